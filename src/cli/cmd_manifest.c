@@ -60,6 +60,25 @@ static struct str name_of(const struct settings *s, struct str path)
     return path;
 }
 
+/* How many ranks, and the row for them. */
+static enum status choose(struct cli *c, const struct plan_question *q, enum manifest_kind kind,
+                          struct manifest *m, struct err *err)
+{
+    enum status st = ranks_of(c->request, kind, &m->ranks, err);
+    if (st) return st;
+    m->row = manifest_row(q, kind, m->ranks);
+    if (m->row) return STATUS_OK;
+    if (manifest_row(q, kind, 1))
+        return err_set(err, STATUS_USAGE,
+                       "--ranks=%lld: several ranks train on processors, not yet on GPUs, and the "
+                       "plan has only machines with GPUs; --machine NAME chooses another",
+                       (long long)m->ranks);
+    return err_set(err, STATUS_NO,
+                   "no row of the plan is one that frugal trains on a rented machine: "
+                   "`frugal plan %.*s` lists them, --machine NAME chooses one",
+                   STR_ARG(c->request->arguments[0]));
+}
+
 /* The user's settings, then those of the row. */
 static enum status fill(struct cli *c, const struct plan_question *q, enum manifest_kind kind,
                         struct manifest *m, struct err *err)
@@ -68,22 +87,20 @@ static enum status fill(struct cli *c, const struct plan_question *q, enum manif
     i64                   given = r->argument_count - 1;
     struct str           *all   = NEW(c->perm, struct str, given + PLAN_WORDS_MAX);
     struct config        *config;
-    m->row = manifest_row(q, kind);
-    if (!m->row)
-        return err_set(err, STATUS_NO,
-                       "no row of the plan is one that frugal trains on a rented machine: "
-                       "`frugal plan %.*s` lists them, --machine NAME chooses one",
-                       STR_ARG(r->arguments[0]));
+    enum status           st = choose(c, q, kind, m, err);
+    if (st) return st;
     for (i64 i = 0; i < given; i++) all[i] = r->arguments[1 + i];
     m->setting_count = given + plan_words(m->row, c->perm, all + given);
     m->settings      = all;
     m->run_file      = r->arguments[0];
     m->install       = r->value[FLAG_install];
     m->image         = r->value[FLAG_image];
-    enum status st   = ranks_of(r, kind, &m->ranks, err);
-    if (!st)
-        st = config_read(c->os, c->perm, STR("train"), m->run_file, all, m->setting_count, &config,
-                         err);
+    m->region        = r->value[FLAG_region];
+    st =
+        config_read(c->os, c->perm, STR("train"), m->run_file, all, m->setting_count, &config, err);
+    if (!st && config->settings.train.batch < m->ranks)
+        st = err_set(err, STATUS_USAGE, "--ranks=%lld: train.batch=%lld has no sample for each",
+                     (long long)m->ranks, (long long)config->settings.train.batch);
     if (!st) st = check_store(&config->settings, kind, err);
     if (!st) st = os_read_all(c->os, m->run_file, c->perm, &m->run_text, err);
     if (!st) m->name = name_of(&config->settings, m->run_file);

@@ -99,16 +99,24 @@ static enum status train_recorded(const struct job *asked, const struct subscrib
     return st;
 }
 
-/* Every rank but the first: it computes, and neither writes nor records, nor decides what ends a run. */
+/* Every rank but the first: it computes, and neither writes nor records, nor decides what ends a run. It listens to the
+ * cloud all the same: a notice is of one machine, and this rank may be the only one there. */
 static enum status follow(const struct job *j, struct train_result *result, struct err *err)
 {
-    struct settings     s      = *j->settings;
-    struct train_orders orders = TRAIN_ORDERS_NONE;
-    struct train_with   with   = { .orders = &orders, .ranks = j->ranks };
+    struct settings     s        = *j->settings;
+    struct train_orders orders   = TRAIN_ORDERS_NONE;
+    struct train_with   with     = { .orders = &orders, .ranks = j->ranks };
+    struct restore     *restored = NULL;
+    struct notices      notices;
     s.checkpoint.dir = s.checkpoint.to = s.train.out = s.train.gradients = STR("");
     s.train.max_dollars                                                  = NAN;
+    notices_init(&notices, clock_new(j->perm, j->os), &orders);
     os_signals_catch();
-    return train_run(j->os, &s, &with, result, err);
+    enum status st = train_restore(j->os, &s, &with, &restored, err);
+    if (!st) st = notices_open(&notices, j->os, &s.spot, err);
+    if (restored) st = train_restored(restored, st, result, err);
+    notices_close(&notices);
+    return st;
 }
 
 enum status job_train(const struct job *j, const struct subscriber *show,

@@ -58,10 +58,12 @@ static void say_which(const struct job *j, const struct machine *m)
             given, price_name(kind), STR_ARG(run->machine), listed);
 }
 
-/* Every machine is paid for. */
+/* Every machine is paid for. A notice takes one of them, and the others cost what they cost: what its provider forgives
+ * of that one is not known here, so that the bill is rather too high than too low. */
 static void of_all_machines(const struct job *j, struct price_row *out)
 {
     if (!j->ranks) return;
+    if (j->ranks->machines > 1) out->free_s = 0;
     out->usd_hour               = bill_all_usd_hour(out->usd_hour, j->ranks->machines);
     j->settings->train.usd_hour = out->usd_hour;
 }

@@ -13,11 +13,13 @@ bool manifest_find(struct str name, enum manifest_kind *out)
     return false;
 }
 
-const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind)
+const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
+                                    i64 ranks)
 {
     for (i64 i = 0; i < q->result->count; i++) {
         const struct plan_row *r = &q->result->rows[i];
         if (plan_cannot(q, r) || r->machines > 1 || r->side_by_side > 1) continue;
+        if (ranks > 1 && plan_has_gpu(r)) continue; /* train/device.c refuses them there */
         if (r->device->row || kind == MANIFEST_SLURM) return r;
     }
     return NULL;
@@ -96,6 +98,15 @@ static void add_install(struct textbuf *b, const struct manifest *m)
 
 /* --- skypilot --- */
 
+/* Catalogue and user may mean several: us. SkyPilot takes a region by its whole name alone, and chooses one where it
+ * is given none. */
+static void add_region(struct textbuf *b, const struct manifest *m)
+{
+    const struct machine *at = m->row->device->row;
+    struct str region        = region_is_whole(at->provider, m->region) ? m->region : at->region;
+    if (region_is_whole(at->provider, region)) textbuf_fmt(b, "  region: %.*s\n", STR_ARG(region));
+}
+
 static void add_skypilot(struct textbuf *b, const struct manifest *m, struct arena *perm)
 {
     const struct machine *at = m->row->device->row;
@@ -104,7 +115,7 @@ static void add_skypilot(struct textbuf *b, const struct manifest *m, struct are
     textbuf_fmt(b, "name: %.*s\n", STR_ARG(label(m, perm)));
     textbuf_fmt(b, "workdir: .\n");
     textbuf_fmt(b, "resources:\n  cloud: %.*s\n", STR_ARG(at->provider));
-    if (at->region.len) textbuf_fmt(b, "  region: %.*s\n", STR_ARG(at->region));
+    add_region(b, m);
     textbuf_fmt(b, "  instance_type: ");
     add_quoted(b, at->name);
     textbuf_fmt(b, "\n  use_spot: %s\n", m->row->price == PRICE_SPOT ? "true" : "false");

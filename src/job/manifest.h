@@ -17,13 +17,15 @@ struct manifest {
     i64                    setting_count;
     struct str             install; /* a shell command; empty: of the wheel beside the run file */
     struct str             image;   /* empty: none */
+    struct str             region;  /* that was asked for; empty: none */
     i64                    ranks;   /* processes, of Slurm */
     const struct plan_row *row;
 };
 
 bool manifest_find(struct str name, enum manifest_kind *out);
-/* The first row that frugal can train on a machine that this scheduler rents; NULL: there is none. */
-const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind);
+/* The first row that frugal can train with so many ranks on a machine that this scheduler rents; NULL: there is none. */
+const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
+                                    i64 ranks);
 struct str manifest_text(const struct manifest *m, enum manifest_kind kind, struct arena *perm);
 
 #endif

@@ -178,9 +178,11 @@ f64 spot_discount(const struct machine *m);
 /* Is its price one of that region? A region is asked for by its whole name, or by its beginning up to a dash: us or us-
  * is us-east-1 and so on, without us-gov-*. A row of "us" stands for all regions of its cloud that begin so, one of
  * "any" for all. */
-bool       machine_is_in(const struct machine *m, struct str region);
-bool       region_begins(struct str region, struct str prefix);     /* up to a dash; not us-gov-* */
-bool       region_is_of(struct str provider, struct str region);    /* as that cloud names them */
+bool machine_is_in(const struct machine *m, struct str region);
+bool region_begins(struct str region, struct str prefix);  /* up to a dash; not us-gov-* */
+bool region_is_of(struct str provider, struct str region); /* as that cloud names them */
+/* One that can be rented in, not the beginning of several (us), nor "any". */
+bool       region_is_whole(struct str provider, struct str region);
 struct str region_name(struct str region);                          /* us- is us */
 bool region_is_known(const struct catalogue *c, struct str region); /* has a row, not of "any" */
 /* The sentence for --region with no row; provider empty: of any cloud. */

@@ -29,6 +29,15 @@ bool region_is_of(struct str provider, struct str region)
     return true;
 }
 
+bool region_is_whole(struct str provider, struct str region)
+{
+    bool numbered = false;
+    for (i64 i = 0; i < COUNT_OF(clouds); i++)
+        numbered |= str_eq(clouds[i].provider, provider) && clouds[i].form != FORM_WORD;
+    if (!region.len || str_eq(region, STR("any")) || !region_is_of(provider, region)) return false;
+    return !numbered || is_digit(region.data[region.len - 1]);
+}
+
 struct str region_name(struct str region)
 {
     return str_ends(region, STR("-")) ? str_sub(region, 0, region.len - 1) : region;

@@ -184,6 +184,12 @@ static enum status after_step(struct loop *l, enum stop_action now, struct err *
     return st;
 }
 
+static bool is_done(const struct loop *l)
+{
+    bool steps = l->limits.steps && l->at.step >= l->limits.steps;
+    return steps || l->guard.stop.reason || (l->s.settings->profile_only && l->told_profile);
+}
+
 static enum status save_if_due(struct loop *l, i64 step_ns, struct err *err)
 {
     bool follows = l->s.ranks && l->s.ranks->rank;
@@ -193,7 +199,8 @@ static enum status save_if_due(struct loop *l, i64 step_ns, struct err *err)
     if (!follows && l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
     if (!follows && dealt_say(&l->s, DEALT_GO_ON, err)) st = STATUS_WORLD;
     clock_enter(l->clock, PART_other);
-    if (st && l->s.ranks) together_fail(l, st, err);
+    if (st && l->s.ranks && !is_done(l))
+        together_fail(l, st, err); /* at the end all agree anyway */
     return st;
 }
 
@@ -246,12 +253,6 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
 }
 
 /* --- all of them --- */
-
-static bool is_done(const struct loop *l)
-{
-    bool steps = l->limits.steps && l->at.step >= l->limits.steps;
-    return steps || l->guard.stop.reason || (l->s.settings->profile_only && l->told_profile);
-}
 
 /* The last state is saved before the reason of the end becomes part of it, unless it is the run's own. */
 static enum status save_last(struct loop *l, enum status st, struct err *err)

@@ -224,14 +224,43 @@ static i64 left_ns(const struct session *s)
     return at_ns ? MAX(at_ns - clock_now(s->clock), 1) : 0;
 }
 
-/* One rank was asked to stop, so all stop. */
+/* Why a rank was asked to stop. */
+struct reason {
+    char text[sizeof((struct session *)0)->exit_why];
+    bool ordered;
+    f64  notice_s; /* that its provider gave; 0: it said nothing */
+};
+
+static struct reason own_reason(const struct session *s)
+{
+    struct reason why = { .ordered = s->exit_ordered };
+    memcpy(why.text, s->exit_why, sizeof why.text);
+    if (!s->orders) return why;
+    pthread_mutex_lock(&s->orders->lock);
+    why.notice_s = s->orders->notice_s;
+    pthread_mutex_unlock(&s->orders->lock);
+    return why;
+}
+
+static void note_notice(struct train_orders *o, f64 notice_s)
+{
+    pthread_mutex_lock(&o->lock);
+    if (o->notice_s == 0) o->notice_s = notice_s;
+    pthread_mutex_unlock(&o->lock);
+}
+
+/* One rank was asked to stop, so all stop, with its words. */
 static void agree_to_exit(struct session *s, i32 rank, i64 left)
 {
-    s->exit_agreed = true;
+    struct reason why = own_reason(s);
+    s->exit_agreed    = true;
     if (left && s->orders) train_order(s->orders, ORDER_NONE, clock_now(s->clock) + left, "");
-    if (s->asked_to_exit) return;
+    if (ranks_spread(s->ranks, rank, &why, sizeof why) || s->asked_to_exit) return;
     s->asked_to_exit = true;
-    snprintf(s->exit_why, sizeof s->exit_why, "a notice at rank %d", rank);
+    s->exit_ordered  = why.ordered;
+    snprintf(s->exit_why, sizeof s->exit_why,
+             why.ordered ? "%.220s (rank %d)" : "%.220s at rank %d", why.text, rank);
+    if (s->orders) note_notice(s->orders, why.notice_s);
 }
 
 /* The first of them that failed says why. */
@@ -343,7 +372,9 @@ enum status together_decide(struct loop *l, enum stop_action *now, struct err *e
     struct decision d = { .now = (i32)*now, .eval_due = l->at.eval_due, .stop = l->guard.stop };
     struct str      metric = l->guard.stop.config.metric; /* points into this process */
     if (!l->s.ranks) return STATUS_OK;
+    clock_enter(l->clock, PART_exchange);
     enum status st = together_say(&l->s, &d, sizeof d, err);
+    clock_enter(l->clock, PART_other);
     if (st) return st;
     *now                        = (enum stop_action)d.now;
     l->at.eval_due              = d.eval_due;

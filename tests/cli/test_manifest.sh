@@ -19,6 +19,11 @@ has out '^  use_spot: true$'
 has out 'recover_on_exit_codes: \[3, 4\]'
 has out 'pip install'
 has out "^  frugal train 'my Run.yaml' checkpoint.to=s3://bucket/runs train.precision=[a-z0-9]+ train.batch=8 .*run.machine=aws/g5.xlarge run.market=spot$"
+lacks out 'region:' # the catalogue's `us` is none of AWS's regions
+run 0 manifest "my Run.yaml" $to --for skypilot $at --spot --region us-east-1
+has out '^  region: us-east-1$'
+run 0 manifest "my Run.yaml" $to --for skypilot --machine gcp/g2-standard-4 --region us
+has out '^  region: us-central1$'
 run 0 manifest "my Run.yaml" $to --for skypilot $at --on-demand --image reg/frugal:1
 has out '^  use_spot: false$'
 has out 'image_id: "docker:reg/frugal:1"'
@@ -34,11 +39,18 @@ has out '^    model: .layers: '
 run 2 manifest "my Run.yaml" $to --for kubernetes $at
 has err 'needs an image'
 
-run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at --ranks 3
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at
+has out '^#SBATCH --ntasks=1$'
+has out '^#SBATCH --gpus-per-task=1$'
+run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at --ranks 3
+has err 'not yet on GPUs'
+run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --ranks 9
+has err '^--ranks=9: train.batch=8 has no sample for each$'
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --ranks 3
+lacks out gpus
 bash -n out || fail "Slurm's script is no shell script"
 has out '^#SBATCH --ntasks=3$'
 has out '^#SBATCH --requeue$'
-has out '^#SBATCH --gpus-per-task=1$'
 has out '^srun .*frugal train '
 has out 'scontrol requeue'
 

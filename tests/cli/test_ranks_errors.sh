@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_ranks_errors.sh: what is wrong between ranks is one sentence of one of them, and all end with the same exit code: other settings,
-# data or version, data that one does not see, a rank that comes late, never, or stops, an MPI that allows no threads.
+# data or version, data that one does not see, a rank that comes late, never, or stops, a notice to the machine of
+# one, an MPI that allows no threads.
 . "$(dirname "$0")/common.sh"
 
 launcher=
@@ -88,6 +89,26 @@ for i in $(seq 300); do kill -0 $launched 2>/dev/null || break; sleep 0.1; done
 kill -0 $launched 2>/dev/null && { kill -9 $launched "$stopped"; fail "the launcher still waits after 30 s"; }
 wait $launched
 [ "$? $(grep -c 'another rank has not come for 2 s (train.join_s), so all 2 end' err)" = "3 1" ] || fail "a rank that stopped: $(tail -n 3 err)"
+
+# A notice is of one machine, and the cloud of rank 1's tells nobody else: all save and end. Rank 0's answers nothing.
+if command -v python3 >/dev/null; then
+  touch coming
+  python3 "$top/tests/cli/metadata.py" aws port coming &
+  server=$!
+  for i in $(seq 200); do [ -f port ] && break; sleep 0.05; done
+  echo 'export AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$(cat port)' >odd
+  export AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1
+  both 4 '^stopped after step [0-9]*: AWS will terminate this spot machine in [0-9]* s (rank 1)$' spot.cloud=aws train.steps=1_000_000 \
+    train.eval_every=1_000_000 checkpoint.dir=kept
+  unset AWS_EC2_METADATA_SERVICE_ENDPOINT
+  kill $server
+  wait $server 2>/dev/null
+  step=$(sed -n 's/^stopped after step \([0-9]*\):.*/\1/p' out err)
+  run 0 checkpoints kept
+  has out "^step-0*$step\..* valid"
+else
+  echo "without python3: no notice at one rank was tried"
+fi
 
 # An MPI without what is needed: each rank finds that out by itself, and rank 0 says it.
 # alone CODE LIBRARY SENTENCE: ranks 0 and 1 of 2, with this library

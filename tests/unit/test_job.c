@@ -1,5 +1,6 @@
 /* test_job.c - one run from its settings to its bill: what is printed is what the ledger has, and the stream that it
  * leaves behind gives the same rows and the same summary once more. */
+#include "backend/ranks/ranks.h"
 #include "cli/progress.h"
 #include "harness.h"
 #include "job/logs.h"
@@ -462,5 +463,30 @@ TEST(what_is_printed_is_what_is_recorded)
         CHECK_NEAR(r.dollars, 7.2 / 60 * (f64)start,
                    1e-9); /* a minute each, from the first second on */
         s.train.steps += 300;
+    }
+}
+
+/* AWS asks nothing for a spot machine that it takes within its first hour; of several it takes one. */
+TEST(machines_that_stay_are_billed_when_another_is_taken)
+{
+    static const i64 up_ns  = (i64)600 * 1000000000;
+    struct str       folder = folder_new(perm);
+    f64              one    = 0;
+    for (i32 machines = 1; machines <= 3; machines++) {
+        struct settings s        = a_run(folder, perm);
+        struct ranks    together = { .count = 2 * machines, .machines = machines };
+        struct job      job = { .os = os_real(), .perm = perm, .settings = &s, .ranks = &together };
+        struct price_row price;
+        struct err       err = { 0 };
+        s.train.usd_hour     = NAN;
+        s.run.machine        = STR("aws/p4d.24xlarge");
+        s.run.market         = STR("spot");
+        if (job_price(&job, &price, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+        if (machines == 1) one = price.usd_hour;
+        CHECK_NEAR(price.usd_hour, machines * one, 1e-9);
+        f64 whole = bill_estimate_usd(one, (f64)up_ns * 1e-9);
+        f64 taken = (f64)bill_nusd(&price, up_ns, true) * 1e-9;
+        CHECK(taken >= (machines - 1) * whole - 1e-9 && taken <= machines * whole + 1e-9);
+        CHECK(machines > 1 || taken == 0);
     }
 }

@@ -11,6 +11,7 @@
 #include "train/use.h"
 #include <math.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RANKS = 4, STEPS = 30, EVALS = 8 };
@@ -225,17 +226,17 @@ static const struct {
       { "train.batch=11", "train.precision=fp16", "train.shard=all" } },
 };
 
-static struct settings settings_of(struct arena *perm, struct str folder, i64 model, i64 way)
+static struct settings settings_with(struct arena *perm, struct str folder, i64 model,
+                                     const char *const *set, i64 set_count)
 {
-    struct str     args[32];
+    struct str     args[48];
     i64            count = 0;
     struct config *config;
     struct err     err = { 0 };
     for (i64 i = 0; i < COUNT_OF(common); i++) args[count++] = str_of(common[i]);
     for (i64 i = 0; i < COUNT_OF(models[model].set) && models[model].set[i]; i++)
         args[count++] = str_of(models[model].set[i]);
-    for (i64 i = 0; i < COUNT_OF(ways[way].set) && ways[way].set[i]; i++)
-        args[count++] = str_of(ways[way].set[i]);
+    for (i64 i = 0; i < set_count && set[i]; i++) args[count++] = str_of(set[i]);
     if (config_read(os_real(), perm, STR("train"), STR(""), args, count, &config, &err))
         harness_fail(__FILE__, __LINE__, "%s", err.text);
     if (config->settings.data.path.len)
@@ -244,6 +245,11 @@ static struct settings settings_of(struct arena *perm, struct str folder, i64 mo
         config->settings.data.files[i] =
             str_fmt(perm, "%.*s/%s", STR_ARG(folder), i ? "other" : "text");
     return config->settings;
+}
+
+static struct settings settings_of(struct arena *perm, struct str folder, i64 model, i64 way)
+{
+    return settings_with(perm, folder, model, ways[way].set, COUNT_OF(ways[way].set));
 }
 
 /* Of low types the loss before any update is compared within a few roundings of 2^-8, and the mean of all steps within
@@ -304,6 +310,13 @@ static struct str text_folder(struct arena *perm, u64 seed)
     return str_of(path);
 }
 
+static void remove_texts(struct arena *perm, struct str folder)
+{
+    unlink(str_z(perm, str_cat(perm, folder, STR("/text"))));
+    unlink(str_z(perm, str_cat(perm, folder, STR("/other"))));
+    rmdir(str_z(perm, folder));
+}
+
 /* Under a sanitizer, which slows a run by ten, one of each kind is enough: what it looks for is in all of them. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { WAYS_STEP = 3, COUNT_FIRST = 3, COUNT_LAST = 3 };
@@ -330,9 +343,7 @@ TEST(several_ranks_train_what_one_does)
                 CHECK(!memcmp(some->loss, again->loss, sizeof some->loss));
             }
         }
-    unlink(str_z(perm, str_cat(perm, folder, STR("/text"))));
-    unlink(str_z(perm, str_cat(perm, folder, STR("/other"))));
-    rmdir(str_z(perm, folder));
+    remove_texts(perm, folder);
 }
 
 /* --- batch norms --- */
@@ -411,4 +422,188 @@ TEST(batch_norms_of_ranks_see_what_those_of_micro_batches_see)
         unlink(str_z(perm, str_cat(perm, folder, str_of(names[i]))));
     }
     rmdir(str_z(perm, folder));
+}
+
+/* --- what ends a run, and what it keeps --- */
+
+/* Each acts on several ranks as on one: on a text model in f64, whose losses are equal to 1e-11. */
+static const struct {
+    const char      *name;
+    enum stop_reason ends;
+    const char      *set[8];
+} rules[] = {
+    { "muon, all", STOP_END, { "train.optimiser=muon", "train.shard=all" } },
+    { "adapters", STOP_END, { "train.lora.rank=2", "train.lora.dropout=0.1" } },
+    { "adapters, state", STOP_END, { "train.lora.rank=2", "train.shard=state" } },
+    { "adapters, all", STOP_END, { "train.lora.rank=2", "train.shard=all" } },
+    { "frozen", STOP_END, { "train.freeze=*mlp*", "train.shard=state" } },
+    { "documents, all",
+      STOP_END,
+      { "data.documents=10", "train.micro_batch=3", "train.shard=all" } },
+    { "patience, state",
+      STOP_PATIENCE,
+      { "train.patience=1", "train.keep_best=true", "train.lr=0.3", "train.shard=state" } },
+    { "patience, all",
+      STOP_PATIENCE,
+      { "train.patience=1", "train.keep_best=true", "train.lr=0.3", "train.shard=all" } },
+    { "rollbacks",
+      STOP_END,
+      { "train.rollbacks=20", "train.lr=1000", "train.optimiser=sgd", "train.clip=0" } },
+    { "rollbacks, all",
+      STOP_END,
+      { "train.rollbacks=20", "train.lr=1000", "train.optimiser=sgd", "train.clip=0",
+        "train.shard=all" } },
+    { "target",
+      STOP_TARGET,
+      { "train.target=3.5", "train.target_metric=loss", "data.windows=fixed" } },
+    { "by epochs",
+      STOP_END,
+      { "model.smoothing=0.1", "train.drop_last=true", "train.batch=7", "train.warmup=5",
+        "train.schedule=wsd", "train.eval_every=0" } },
+};
+
+TEST(what_ends_a_run_and_what_it_keeps_do_not_depend_on_ranks)
+{
+    struct str folder       = text_folder(perm, test_seed()),
+               first        = str_cat(perm, folder, STR("/weights"));
+    const char     *begin[] = { "model.dtype=f64", "train.batch=12", "train.steps=2" };
+    struct settings s       = settings_with(perm, folder, 0, begin, COUNT_OF(begin));
+    s.train.out             = first;
+    run_ranks(perm, &s, 1);
+    for (i64 k = 0; k < COUNT_OF(rules); k += WAYS_STEP) {
+        struct arena room    = *perm;
+        const char  *set[12] = { "model.dtype=f64", "train.batch=12", "train.steps=13",
+                                 "train.eval_every=3" };
+        for (i64 i = 0; i < COUNT_OF(rules[k].set); i++) set[4 + i] = rules[k].set[i];
+        s               = settings_with(&room, folder, 0, set, COUNT_OF(set));
+        s.train.init    = first;
+        struct run *one = run_ranks(&room, &s, 1), *some = run_ranks(&room, &s, 2);
+        compare(one, some, 2, 1e-11, rules[k].name);
+        CHECK_EQ(one->result.stopped, rules[k].ends);
+        CHECK_EQ(one->result.rollbacks > 0, s.train.rollbacks > 0);
+        for (i32 r = 0; r < 2; r++) {
+            const struct train_result *t = &some[r].result;
+            CHECK_EQ(t->stopped, one->result.stopped);
+            CHECK_EQ(t->rollbacks, one->result.rollbacks);
+            CHECK_EQ(t->weights_step, one->result.weights_step);
+        }
+    }
+    unlink(str_z(perm, first));
+    remove_texts(perm, folder);
+}
+
+/* --- a folder of checkpoints that another run takes --- */
+
+enum { LAST_STEP = 4 };
+
+struct theft {
+    struct run run;
+    struct str kept; /* empty: not of this rank */
+    i32        stolen;
+};
+
+/* Before the save of the last step but one somebody deletes the lock, and another run saves there; the writer has
+ * found that out when the last step is over. */
+static void steal(void *context, const struct event_step *e)
+{
+    struct theft *t = context;
+    char          path[256];
+    if (!t->kept.len || e->step < LAST_STEP - 1) return;
+    usleep(400000); /* until the save before is over */
+    snprintf(path, sizeof path, "%.*s/lock", STR_ARG(t->kept));
+    if (e->step == LAST_STEP - 1) t->stolen += !unlink(path);
+    snprintf(path, sizeof path, "%.*s/step-000000900.7.1", STR_ARG(t->kept));
+    if (e->step == LAST_STEP - 1) t->stolen += !mkdir(path, 0777);
+}
+
+static void *run_robbed(void *context)
+{
+    struct theft     *t  = context;
+    struct run       *r  = &t->run;
+    struct subscriber to = { .context = t, .on_step = steal };
+    r->st = train_run(os_real(), &r->settings, &(struct train_with){ .to = &to, .ranks = r->r },
+                      &r->result, &r->err);
+    return NULL;
+}
+
+TEST(a_folder_that_is_taken_at_the_last_step_ends_all_ranks_alike)
+{
+    struct str               text     = text_folder(perm, test_seed());
+    static const char *const shards[] = { "train.shard=none", "train.shard=state",
+                                          "train.shard=all" };
+    for (i64 k = 0; k < COUNT_OF(shards); k++) {
+        struct str  folder = folder_new(perm);
+        const char *set[]  = { "train.batch=12",      "train.steps=4",      "train.eval_every=100",
+                               "checkpoint.dir=kept", "checkpoint.every=1", shards[k] };
+        struct settings      s   = settings_with(perm, text, 0, set, COUNT_OF(set));
+        struct rank_threads *all = rank_threads_new(perm, 2);
+        struct theft        *t   = NEW(perm, struct theft, 2);
+        for (i32 i = 0; i < 2; i++) {
+            t[i].run.settings                = s;
+            t[i].run.r                       = rank_threads_rank(all, i);
+            t[i].kept                        = i ? STR("") : str_cat(perm, folder, STR("/kept"));
+            t[i].run.settings.checkpoint.dir = t[i].kept;
+            CHECK(!pthread_create(&t[i].run.thread, NULL, run_robbed, &t[i]));
+        }
+        for (i32 i = 0; i < 2; i++) pthread_join(t[i].run.thread, NULL);
+        CHECK_EQ(t[0].stolen, 2);
+        for (i32 i = 0; i < 2; i++) {
+            CHECK_EQ(t[i].run.st, STATUS_INTERRUPTED);
+            CHECK(strstr(t[i].run.err.text, "another process has saved"));
+        }
+    }
+    remove_texts(perm, text);
+}
+
+/* --- where the time goes --- */
+
+enum { LATE_US = 20000, LATE_STEPS = 20 };
+
+struct late {
+    struct run        run;
+    struct step_split split;
+};
+
+static void come_late(void *context, const struct event_step *e)
+{
+    const struct late *l = context;
+    (void)e;
+    if (l->run.r->rank) usleep(LATE_US);
+}
+
+static void keep_split(void *context, const struct event_done *e)
+{
+    struct late *l = context;
+    l->split       = e->split_ns;
+}
+
+static void *run_late(void *context)
+{
+    struct late      *l  = context;
+    struct run       *r  = &l->run;
+    struct subscriber to = { .context = l, .on_step = come_late, .on_done = keep_split };
+    r->st = train_run(os_real(), &r->settings, &(struct train_with){ .to = &to, .ranks = r->r },
+                      &r->result, &r->err);
+    return NULL;
+}
+
+/* Rank 1 comes late to what rank 0 decides after each step. A tenth of that wait is enough: a busy machine may hold rank
+ * 0 up as well. */
+TEST(waiting_for_decisions_is_time_of_the_exchange)
+{
+    struct str           text  = text_folder(perm, test_seed());
+    const char          *set[] = { "train.batch=12", "train.steps=20", "train.eval_every=100" };
+    struct settings      s     = settings_with(perm, text, 0, set, COUNT_OF(set));
+    struct rank_threads *all   = rank_threads_new(perm, 2);
+    struct late         *l     = NEW(perm, struct late, 2);
+    for (i32 i = 0; i < 2; i++) {
+        l[i].run.settings = s;
+        l[i].run.r        = rank_threads_rank(all, i);
+        CHECK(!pthread_create(&l[i].run.thread, NULL, run_late, &l[i]));
+    }
+    for (i32 i = 0; i < 2; i++) pthread_join(l[i].run.thread, NULL);
+    CHECK_EQ(l[0].run.st, STATUS_OK);
+    CHECK(l[0].split.ns[PART_exchange] > (i64)LATE_STEPS * LATE_US * 1000 / 10);
+    CHECK(l[0].split.ns[PART_exchange] > l[0].split.ns[PART_other]);
+    remove_texts(perm, text);
 }
