@@ -109,6 +109,13 @@ has err 'prompts.jsonl:1: expected an object with a text "prompt"'
 run 0 evaluate letters
 has out '^perplexity '
 
+# A run with a tokenizer of its own (data.tokenizer) is continued with that one.
+for i in $(seq 40); do echo '{"prompt": "abc", "completion": " def"}'; done >pairs.jsonl
+run 0 tokenize --train 260 --tokenizer words letters.txt
+run 0 train letters.yaml data.kind=chat data.path=pairs.jsonl data.tokenizer=words run.name=pairs train.steps=30
+run 0 generate pairs abc --count 9 --temperature 0
+[ "$(cat out)" = 'abc def' ] || fail "with data.tokenizer: $(cat out)"
+
 # Mistakes.
 run 2 evaluate nothing
 has err 'nothing is neither a file, a folder nor a run'
@@ -131,7 +138,7 @@ run 2 generate last
 has err 'expected a model and a text'
 run 2 generate last ''
 has err 'the text is empty'
-run 2 generate last 'abcdefghabcdefghabcdefgh'
+run 2 generate letters 'abcdefghabcdefghabcdefgh'
 has err 'the text has 24 tokens, and the model reads at most 16'
 run 2 generate mine 'abc'
 has err 'kind layers does not predict tokens'
@@ -143,6 +150,6 @@ head -c 3 /dev/zero >bad.safetensors
 run 2 evaluate bad.safetensors
 has err 'too few for a safetensors file'
 rm letters.safetensors
-run 2 generate last abc
+run 2 generate letters abc
 has err 'which is not there; start frugal in the folder where it was trained'
 exit $failed

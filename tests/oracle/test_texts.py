@@ -419,9 +419,41 @@ def check_prompts():
         assert far <= FIRST, ours
 
 
+def check_generate():
+    """A folder and a text, and nothing else: its own tokenizer decides what the tokens are, and raw text is not taken for them."""
+    seed = seed_of("generate")
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    letters = {c: b for b, c in T.models.gpt2.tokenization_gpt2.bytes_to_unicode().items()}
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [" ".join(rng.choices(WORDS, k=30)) for _ in range(40)]
+        f = bytelevel(f"{folder}/model", texts, ["<|endoftext|>"], eos_token="<|endoftext|>")
+        config = T.GPT2Config(vocab_size=len(f), n_positions=40, n_embd=24, n_layer=2, n_head=3, initializer_range=0.2, eos_token_id=0)
+        model = T.GPT2LMHeadModel(config).eval()
+        model.save_pretrained(f"{folder}/model", safe_serialization=True)
+        for prompt in rng.sample(texts, 5):
+            ids = f(prompt[:50]).input_ids
+            begin = len(ids)
+            assert begin < len(prompt[:50]), "bytes would do as well"
+            while len(ids) < begin + 5 and (ids[-1] != f.eos_token_id):
+                ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+            said = command("generate", f"{folder}/model", prompt[:50], "--temperature", 0, "--count", 5)
+            wrote = bytes(letters[c] for t in ids[begin:] if t != f.eos_token_id for c in f.convert_ids_to_tokens(t))
+            assert said.encode(errors="surrogateescape") == prompt[:50].encode() + wrote + b"\n", (said, wrote)
+        assert f"has {len(f(texts[0] * 3).input_ids)} tokens, and the model reads at most 40" in command("generate", f"{folder}/model", texts[0] * 3, code=2)
+        with open(f"{folder}/plain.txt", "w") as out:
+            out.write("\n".join(texts))
+        raw = (f"data.path={folder}/plain.txt", "data.context=12")
+        assert f"{folder}/model has a tokenizer: `frugal tokenize --tokenizer" in command("evaluate", f"{folder}/model", *raw, code=2)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            os.remove(f"{folder}/model/{name}")
+        assert "which tokenizer?" in command("generate", f"{folder}/model", "red", code=2)
+        print("  the tokens of its own tokenizer", flush=True)
+
+
 def main():
     cases = {name: lambda name=name: check_family(name) for name in FAMILIES}
-    cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts}
+    cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts, "generate": check_generate}
     cases |= {f"chat {name}": lambda name=name: check_chat(name) for name in CHATS}
     run_cases(cases)
 
