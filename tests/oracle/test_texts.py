@@ -218,7 +218,7 @@ def check_new_head():
             train(folder, one)
             command("export", f"{folder}/out.safetensors", f"{folder}/exported")
             theirs = T.AutoModelForSequenceClassification.from_pretrained(f"{folder}/exported")
-            assert theirs.config.num_labels == 4, theirs.config.num_labels
+            assert theirs.config.id2label == dict(enumerate("abcd")), theirs.config.id2label
             after = theirs.base_model.state_dict()
             assert all(torch.equal(after[k], v) for k, v in tensors.items() if k in after), "the body has other bits"
             os.remove(f"{folder}/rows.csv")  # the weights know the names of their classes
@@ -419,6 +419,47 @@ def check_prompts():
         assert far <= FIRST, ours
 
 
+def check_names():
+    """Classes are numbered by the names in the folder, or in the weights, whichever of them a file of rows has; an export keeps them."""
+    seed = seed_of("names")
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    names = ["so \"so\"", "bad", "good"]  # not in the order of their bytes
+
+    def loss_of(model, f, rows):
+        x = f([t for t, _ in rows], truncation=True, max_length=CONTEXT, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            return F.cross_entropy(model(x["input_ids"], x["attention_mask"]).logits, torch.tensor([names.index(y) for _, y in rows])).item()
+
+    def evaluated(which, path, *more):
+        return json.loads(command("evaluate", which, f"data.path={path}", f"data.eval_path={path}", *more, "--json"))["loss"]
+
+    with tempfile.TemporaryDirectory() as folder:
+        rows = draw_rows(rng, names)
+        f, model = make("bert", folder, rows, 3)
+        model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+        model.save_pretrained(f"{folder}/model", safe_serialization=True)
+        path = write_rows(folder, rows, "csv")
+        columns = ("data.text=text", "data.label=label", f"data.context={CONTEXT}")
+        assert abs(evaluated(f"{folder}/model", path, *columns) / loss_of(model, f, rows) - 1) <= FIRST, "the folder's names are not those of its classes"
+        train(folder, settings(folder, "csv", out=f"{folder}/out.safetensors"))
+        said = command("export", f"{folder}/out.safetensors", f"{folder}/exported")
+        assert "AutoModelForSequenceClassification.from_pretrained" in said, said
+        theirs = T.AutoModelForSequenceClassification.from_pretrained(f"{folder}/exported").eval()
+        assert theirs.config.id2label == dict(enumerate(names)), theirs.config.id2label
+        fewer = [r for r in rows if r[1] != names[1]]
+        path = write_rows(folder, fewer, "jsonl")
+        for which in ("out.safetensors", "exported"):
+            more = columns if which == "exported" else ()
+            assert abs(evaluated(f"{folder}/{which}", path, *more) / loss_of(theirs, f, fewer) - 1) <= FIRST, f"{which}: another loss without one of the classes"
+        found = [json.loads(line) for line in command("predict", f"{folder}/exported", f"data.context={CONTEXT}", "--json", rows="red\ngreen\n").splitlines()]
+        assert [p["name"] for p in found] == [names[p["class"]] for p in found], found
+        path = write_rows(folder, rows + [("blue", "ugly")], "jsonl")
+        assert "the data has the label ugly, which is none of the model's 3 classes" in command("evaluate", f"{folder}/out.safetensors", f"data.path={path}", code=2)
+        assert "is the folder that the model began with" in command("export", f"{folder}/out.safetensors", f"{folder}/model/", code=2)
+        print("  classes by their names", flush=True)
+
+
 def check_generate():
     """A folder and a text, and nothing else: its own tokenizer decides what the tokens are, and raw text is not taken for them."""
     seed = seed_of("generate")
@@ -453,7 +494,7 @@ def check_generate():
 
 def main():
     cases = {name: lambda name=name: check_family(name) for name in FAMILIES}
-    cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts, "generate": check_generate}
+    cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts, "generate": check_generate, "names": check_names}
     cases |= {f"chat {name}": lambda name=name: check_chat(name) for name in CHATS}
     run_cases(cases)
 
