@@ -76,7 +76,7 @@ static enum status with_out(struct config *config, struct str name, struct err *
 {
     struct train_config *t = &config->settings.train;
     if (str_eq(t->out, STR("auto"))) t->out = STR(""); /* it ran before there were any by default */
-    if (!t->out.len && !str_eq(config->settings.model.kind, STR("hf")))
+    if (!t->out.len) /* those that a model of kind hf began with are others */
         return err_set(err, STATUS_USAGE, "%.*s: no weights were written (train.out=none)",
                        STR_ARG(name));
     t->init = t->out;

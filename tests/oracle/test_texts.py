@@ -457,6 +457,8 @@ def check_names():
         path = write_rows(folder, rows + [("blue", "ugly")], "jsonl")
         assert "the data has the label ugly, which is none of the model's 3 classes" in command("evaluate", f"{folder}/out.safetensors", f"data.path={path}", code=2)
         assert "is the folder that the model began with" in command("export", f"{folder}/out.safetensors", f"{folder}/model/", code=2)
+        train(folder, settings(folder, "csv", out="none"))  # the folder's weights are not those of the run
+        assert "no weights were written" in command("evaluate", f"{folder}/run.yaml", code=2)
         print("  classes by their names", flush=True)
 
 
