@@ -1,6 +1,7 @@
 /* cmd_export.c - frugal export MODEL FOLDER|FILE.gguf: what was trained, for transformers or for llama.cpp. */
 #include "cli/jobs.h"
 #include "infer/export.h"
+#include "model/hf.h"
 
 enum status command_export(struct cli *c, struct err *err);
 
@@ -26,6 +27,17 @@ static enum status dtype_of(struct str asked, bool gguf, i64 *row, struct err *e
                    asked.data);
 }
 
+/* What transformers opens it with. */
+static const char *class_of(struct cli *c, struct str folder, struct arena scratch)
+{
+    struct str          path = str_cat(&scratch, folder, STR("/config.json")), text;
+    struct model_config m    = { 0 };
+    bool                read = !os_read_all(c->os, path, &scratch, &text, NULL) &&
+                !hf_config_read(path, text, &scratch, &m, NULL);
+    return read && hf_is_encoder(&m) ? "AutoModelForSequenceClassification"
+                                     : "AutoModelForCausalLM";
+}
+
 static void show(struct cli *c, struct str to, const char *dtype, bool gguf, bool merges)
 {
     struct arena scratch = *c->perm;
@@ -44,10 +56,8 @@ static void show(struct cli *c, struct str to, const char *dtype, bool gguf, boo
         say_result(c->say, "%.*s  open it with PEFT: PeftModel.from_pretrained(model, \"%.*s\")\n",
                    STR_ARG(to), STR_ARG(to));
     else
-        say_result(
-            c->say,
-            "%.*s  open it with transformers: AutoModelForCausalLM.from_pretrained(\"%.*s\")\n",
-            STR_ARG(to), STR_ARG(to));
+        say_result(c->say, "%.*s  open it with transformers: %s.from_pretrained(\"%.*s\")\n",
+                   STR_ARG(to), class_of(c, to, scratch), STR_ARG(to));
 }
 
 enum status command_export(struct cli *c, struct err *err)

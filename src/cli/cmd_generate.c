@@ -113,12 +113,17 @@ static enum status read_flags(const struct request *r, struct generating *g, str
     return STATUS_OK;
 }
 
-/* --tokenizer, or the one in the model's folder; bytes where the model was trained on them. */
-static enum status tokenizer_of(struct cli *c, const struct settings *s, struct str *path,
-                                struct err *err)
+/* --tokenizer, or the one in the model's folder, of adapters also that of their model; bytes where the model was
+ * trained on them, and in a folder that says nothing of its text where the tokens are as many as bytes. */
+static enum status tokenizer_of(struct cli *c, const struct settings *s, i64 vocabulary,
+                                struct str *path, struct err *err)
 {
-    *path = c->request->value[FLAG_tokenizer];
+    struct settings whole = *s;
+    *path                 = c->request->value[FLAG_tokenizer];
     if (path->len || words_find(c->os, s, c->perm, path)) return STATUS_OK;
+    enum status st = use_settings(c->os, &whole, c->perm, err);
+    if (st || words_find(c->os, &whole, c->perm, path)) return st;
+    if (!s->data.path.len && vocabulary == WORDS_BYTES) return STATUS_OK;
     return err_set(
         err, STATUS_USAGE,
         "which tokenizer? Give --tokenizer, the folder or file that the text was tokenized with");
@@ -255,7 +260,7 @@ static enum status open_and_write(struct cli *c, const struct config *config, st
     struct str             tokenizer;
     enum status            st = cache_of(c->os, &how.cache, err);
     if (!st) st = use_open_next(c->os, &config->settings, &how, &g->use, err);
-    if (!st) st = tokenizer_of(c, &config->settings, &tokenizer, err);
+    if (!st) st = tokenizer_of(c, &config->settings, use_vocabulary(g->use), &tokenizer, err);
     if (!st) st = words_open(&g->words, c->os, tokenizer, memory, err);
     return st ? st : write_on(c, g, p, memory, err);
 }

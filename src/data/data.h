@@ -49,9 +49,11 @@ struct data_config {
     i64        shuffle_block;   /* shards: samples permuted together; 0: what the cache holds */
     bool       rows_only;       /* samples come one by one (rows.h), no setting: files are opened
                                           only for what the settings do not say */
-    /* What the weights say of the classes, no setting: rows then open no files. NULL: nothing. */
-    const struct str    *class_names;
-    i64                  class_count;
+    /* What the weights, or a folder of Hugging Face's, say of the classes, no setting: rows then open no files, and
+     * labels of texts are numbered by them. NULL: nothing. */
+    const struct str *class_names;
+    i64               class_count;
+    bool classes_trained;        /* with these names: a label that is none of them is an error */
     struct remote_files *remote; /* what reads remote files (remote/files.h), no setting; NULL:
                                           they cannot be read */
 };

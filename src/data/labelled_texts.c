@@ -3,7 +3,7 @@
  * Feeds: "x" i32[context], the text's tokens by data.tokenizer with the special tokens that its post-processor puts
  * around them ([CLS] text [SEP]), padded with 0; "lens" i32, how many there are; "y" i32, the class. A longer text is
  * cut, the special tokens stay. Classes are the numbers of the column where all are whole numbers from 0 on, else its
- * words, numbered in the order of their bytes.
+ * words: numbered as in the model, if it knows them all, else in the order of their bytes.
  *
  * A row is held out by a hash of its text, as in labelled_lines.c: files of texts are often sorted by class. */
 #include "data/bpe.h"
@@ -112,6 +112,35 @@ static bool as_class(struct str name, i64 *out)
     return str_i64(name, out) && *out >= 0 && *out < class_max && name.data[0] != '+';
 }
 
+static i64 known_class(const struct data_config *config, struct str name)
+{
+    for (i64 i = 0; i < config->class_count; i++)
+        if (str_eq(config->class_names[i], name)) return i;
+    return -1;
+}
+
+/* As the model numbers them. NO: it does not know them all. */
+static enum status number_as_known(struct reading *r, const struct data_config *config, bool *held,
+                                   i64 *classes, struct err *err)
+{
+    for (i64 i = 0; i < r->row_count; i++) {
+        struct str name = r->row[i].name;
+        if (known_class(config, name) >= 0) continue;
+        if (!config->classes_trained) return STATUS_NO;
+        return err_set(err, STATUS_USAGE,
+                       "the data has the label %.*s, which is none of the model's %lld classes",
+                       (int)MIN(name.len, 80), name.data, (long long)config->class_count);
+    }
+    for (i64 i = 0; i < r->row_count; i++) {
+        held[i]         = i < r->eval_from ? r->row[i].label == -2 : true;
+        r->row[i].label = (i32)known_class(config, r->row[i].name);
+    }
+    r->class_names = NEW(&r->names, struct str, config->class_count);
+    r->class_count = *classes = config->class_count;
+    for (i64 i = 0; i < r->class_count; i++) r->class_names[i] = config->class_names[i];
+    return STATUS_OK;
+}
+
 /* Numbers each row's class, and says how many there are; names that rows of training lack are refused. */
 static enum status number_classes(struct reading *r, struct str path, bool *held, i64 *classes,
                                   struct err *err)
@@ -212,7 +241,8 @@ static enum status open_texts(struct dataset *d, const struct data_config *confi
         st = read_file(&r, d, config, config->eval_path, err);
     if (!st && files) {
         bool *held = NEW(&r.names, bool, r.row_count + 1);
-        st         = number_classes(&r, config->path, held, &classes, err);
+        st = config->class_count ? number_as_known(&r, config, held, &classes, err) : STATUS_NO;
+        if (st == STATUS_NO) st = number_classes(&r, config->path, held, &classes, err);
         for (i64 i = 0; !st && config->eval_path.len && i < r.eval_from; i++) held[i] = false;
         if (!st) split_rows(d, &r, held, SPLIT_TRAIN, config->samples);
         if (!st) split_rows(d, &r, held, SPLIT_EVAL, config->eval_samples);

@@ -23,6 +23,8 @@ struct exporting {
     struct os          *os;
     struct model_config config;
     struct str          folder, from; /* from: their folder it came from; empty: a model of ours */
+    const struct str   *class_names;
+    i64                 class_count;
     enum export_dtype   dtype;
     bool                merges;
     bool                gguf; /* one file for llama.cpp, `folder`, of matrices of `gguf_type` */
@@ -204,13 +206,14 @@ static enum status add_ours(struct exporting *e, const struct st_tensor *t)
 
 static enum status write_config(struct exporting *e)
 {
-    struct str  before = { 0 }, text;
-    enum status st     = STATUS_OK;
-    struct str  dtype  = e->dtype == EXPORT_BF16 ? STR("bfloat16") : STR("float32");
+    struct str        before = { 0 }, text;
+    enum status       st     = STATUS_OK;
+    struct hf_written how    = { e->dtype == EXPORT_BF16 ? STR("bfloat16") : STR("float32"),
+                              e->class_names, e->class_count };
     if (e->from.len)
         st = os_read_all(e->os, str_cat(&e->memory, e->from, STR("/config.json")), &e->memory,
                          &before, e->err);
-    if (!st) st = hf_config_write(&e->config, before, dtype, &e->memory, &text, e->err);
+    if (!st) st = hf_config_write(&e->config, before, &how, &e->memory, &text, e->err);
     if (!st)
         st = os_publish(e->os, str_cat(&e->memory, e->folder, STR("/config.json")), text, e->memory,
                         e->err);
@@ -361,8 +364,22 @@ static enum status find_family(struct exporting *e)
     return st ? st : hf_config_read(path, text, &e->memory, &e->config, e->err);
 }
 
+/* Adapters need the weights that they began with, which the export would replace. */
+static bool is_own_folder(const struct exporting *e, struct arena scratch)
+{
+    struct os_stat from, to;
+    struct str     name = STR("/config.json");
+    return e->from.len && !e->os->stat(e->os, str_cat(&scratch, e->from, name), &from, NULL) &&
+           !e->os->stat(e->os, str_cat(&scratch, e->folder, name), &to, NULL) &&
+           from.bytes == to.bytes && from.mtime_ns == to.mtime_ns;
+}
+
 static enum status write_folder(struct exporting *e, struct str weights)
 {
+    if (is_own_folder(e, e->memory))
+        return err_set(e->err, STATUS_USAGE,
+                       "%.*s is the folder that the model began with; export to another one",
+                       STR_ARG(e->folder));
     enum status st = e->os->make_dir(e->os, e->folder, e->err);
     if (!st && e->from.len) st = copy_tokenizer(e);
     return st ? st : write_both(e, weights);
@@ -379,6 +396,8 @@ static enum status export(struct exporting e, const struct settings *settings,
     e.config             = own->model;
     e.config.lora        = own->train.lora;
     e.from               = own->model.path;
+    e.class_names        = own->data.class_names;
+    e.class_count        = own->data.class_count;
     e.merges             = (adapters == EXPORT_MERGED || e.gguf) && own->train.lora.rank;
     if (!st && adapters == EXPORT_MERGED && !e.merges)
         st = err_set(e.err, STATUS_USAGE, "--merge is for adapters, and this model has none");

@@ -60,8 +60,9 @@ static void add_classes(struct os *os, struct arena *perm, struct config *config
     if (!st_open(os, config->settings.train.init, &names, &f, NULL)) {
         struct str rest = str_copy(perm, f.about), again = rest;
         while (str_cut(&again, '\n', &line)) data->class_count += str_starts(line, class_line);
-        struct str *to    = NEW(perm, struct str, data->class_count);
-        data->class_names = to;
+        struct str *to        = NEW(perm, struct str, data->class_count);
+        data->class_names     = to;
+        data->classes_trained = data->class_count > 0;
         while (str_cut(&rest, '\n', &line))
             if (str_eq(line, STR("data.kind=images")) && str_eq(data->kind, STR("auto")))
                 data->kind = STR("images");
@@ -75,7 +76,7 @@ static enum status with_out(struct config *config, struct str name, struct err *
 {
     struct train_config *t = &config->settings.train;
     if (str_eq(t->out, STR("auto"))) t->out = STR(""); /* it ran before there were any by default */
-    if (!t->out.len && !str_eq(config->settings.model.kind, STR("hf")))
+    if (!t->out.len) /* those that a model of kind hf began with are others */
         return err_set(err, STATUS_USAGE, "%.*s: no weights were written (train.out=none)",
                        STR_ARG(name));
     t->init = t->out;

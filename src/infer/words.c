@@ -11,12 +11,13 @@ bool words_find(struct os *os, const struct settings *s, struct arena *perm, str
 {
     static const char *const names[] = { "tokenizer.json", "vocab.json" };
     *path                            = STR("");
-    if (str_eq(data_kind(os, &s->data), STR("text"))) return true;
+    if (str_eq(s->data.kind, STR("text"))) return true;
+    if (s->data.tokenizer.len) return *path = s->data.tokenizer, true;
     for (i64 i = 0; s->model.path.len && i < COUNT_OF(names); i++) {
         struct str file = str_fmt(perm, "%.*s/%s", STR_ARG(s->model.path), names[i]);
         if (os_is_file(os, file)) return *path = s->model.path, true;
     }
-    return false;
+    return s->data.path.len && str_eq(data_kind(os, &s->data), STR("text"));
 }
 
 enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,

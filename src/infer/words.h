@@ -4,6 +4,8 @@
 #include "data/bpe.h"
 #include "train/settings.h"
 
+enum { WORDS_BYTES = 256 }; /* tokens of a model that was trained on text as bytes */
+
 struct words {
     struct bpe *bpe;   /* NULL: a token is a byte */
     u32 *left, *right; /* of each token, the two it was merged from; UINT32_MAX: it was not */

@@ -31,14 +31,22 @@ struct str
      hf_prefix(const struct model_config *c); /* that names lack where only the body was saved */
 bool hf_is_encoder(const struct model_config *c); /* a classifier of sequences: BERT and its kin */
 bool hf_may_lack(const struct model_config *c, struct str ours); /* part of a head that is new */
+/* The names of the classes in the text of a classifier's config.json; 0: it has none, or only LABEL_0 and so on. */
+i64 hf_class_names(struct str text, struct arena *perm, const struct str **names);
 /* A tensor that carries nothing of the model: a mask, a table of frequencies, the copy of a tied one. */
 bool hf_is_ignored(const struct model_config *c, struct str theirs);
 
 /* The other way (hf_write.c). The family that computes what a model of kind gpt does; USAGE: none does. */
 enum status hf_family_of(struct model_config *c, struct err *err);
 struct str  hf_type(const struct model_config *c); /* model_type */
-/* A config.json for weights of that type ("float32"): `before`, theirs, with another type; empty: by `c`. */
-enum status hf_config_write(const struct model_config *c, struct str before, struct str dtype,
-                            struct arena *perm, struct str *out, struct err *err);
+struct hf_written {
+    struct str        dtype; /* of the weights: "float32" */
+    const struct str *class_names;
+    i64               class_count; /* 0: nobody knows them */
+};
+/* A config.json for weights that are so: `before`, theirs, with another type and classes; empty: by `c`. */
+enum status hf_config_write(const struct model_config *c, struct str before,
+                            const struct hf_written *how, struct arena *perm, struct str *out,
+                            struct err *err);
 
 #endif

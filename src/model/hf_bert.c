@@ -143,6 +143,26 @@ static void read_head(struct hf_reader *r, struct model_config *c)
         hf_refuse(r, "id2label", "has one label, which is a regression: not supported");
 }
 
+i64 hf_class_names(struct str text, struct arena *perm, const struct str **names)
+{
+    struct json *root;
+    if (json_parse(perm, text, &root, NULL)) return 0;
+    const struct json *kinds = json_get(root, STR("architectures"));
+    const struct json *map   = json_get(root, STR("id2label"));
+    bool               classifies =
+        kinds && kinds->first && str_ends(kinds->first->text, STR("ForSequenceClassification"));
+    bool        given = false;
+    struct str *to    = NEW(perm, struct str, map && map->kind == JSON_MAP ? map->count : 0);
+    *names            = to;
+    for (i64 i = 0; classifies && map && map->kind == JSON_MAP && i < map->count; i++) {
+        const struct json *name = json_get(map, str_fmt(perm, "%lld", (long long)i));
+        if (!name || name->kind != JSON_STRING) return 0;
+        to[i] = name->text;
+        given |= !str_eq(to[i], str_fmt(perm, "LABEL_%lld", (long long)i));
+    }
+    return given ? map->count : 0;
+}
+
 /* Once the sizes are read. */
 static void read_encoder(struct hf_reader *r, struct model_config *c, const char *heads)
 {

@@ -87,23 +87,32 @@ static struct str with_key(struct str text, const char *key, struct str value, s
                    STR_ARG(str_sub(text, at, text.len)));
 }
 
-/* A head that was not theirs. */
-static struct str with_head(struct str text, const struct model_config *c, struct arena *perm)
+/* Numbers of classes and their names, as far as anybody knows them. */
+static struct str with_classes(struct str text, const struct model_config *c,
+                               const struct hf_written *how, struct arena *perm)
 {
+    struct str *names = NEW(perm, struct str, c->classes);
+    for (i64 i = 0; i < c->classes; i++)
+        names[i] =
+            i < how->class_count ? how->class_names[i] : str_fmt(perm, "LABEL_%lld", (long long)i);
     struct textbuf id = textbuf_new(perm);
     textbuf_fmt(&id, "{");
-    for (i64 i = 0; i < c->classes; i++)
-        textbuf_fmt(&id, "%s\"%lld\": \"LABEL_%lld\"", i ? ", " : "", (long long)i, (long long)i);
+    for (i64 i = 0; i < c->classes; i++) {
+        textbuf_fmt(&id, "%s\"%lld\": ", i ? ", " : "", (long long)i);
+        json_add_string(&id, names[i]);
+    }
     textbuf_fmt(&id, "}");
     struct str     ids   = textbuf_str(&id);
     struct textbuf label = textbuf_new(perm);
     textbuf_fmt(&label, "{");
-    for (i64 i = 0; i < c->classes; i++)
-        textbuf_fmt(&label, "%s\"LABEL_%lld\": %lld", i ? ", " : "", (long long)i, (long long)i);
+    for (i64 i = 0; i < c->classes; i++) {
+        textbuf_fmt(&label, "%s", i ? ", " : "");
+        json_add_string(&label, names[i]);
+        textbuf_fmt(&label, ": %lld", (long long)i);
+    }
     textbuf_fmt(&label, "}");
     struct str labels = textbuf_str(&label);
-    text = with_key(text, "architectures", str_fmt(perm, "[\"%s\"]", c->family->classifier), perm);
-    text = with_key(text, "id2label", ids, perm);
+    text              = with_key(text, "id2label", ids, perm);
     return with_key(text, "label2id", labels, perm);
 }
 
@@ -115,16 +124,22 @@ static struct str with_dtype(struct str text, const struct json *root, struct st
                     str_fmt(perm, "\"%.*s\"", STR_ARG(dtype)), perm);
 }
 
-enum status hf_config_write(const struct model_config *c, struct str before, struct str dtype,
-                            struct arena *perm, struct str *out, struct err *err)
+enum status hf_config_write(const struct model_config *c, struct str before,
+                            const struct hf_written *how, struct arena *perm, struct str *out,
+                            struct err *err)
 {
     struct json *root;
     if (before.len) {
         enum status st = json_parse(perm, before, &root, err);
-        if (!st) *out = with_dtype(before, root, dtype, perm);
-        if (!st && c->new_head) *out = with_head(*out, c, perm);
+        if (!st) *out = with_dtype(before, root, how->dtype, perm);
+        if (!st && c->new_head)
+            *out = with_key(*out, "architectures", str_fmt(perm, "[\"%s\"]", c->family->classifier),
+                            perm);
+        if (!st && (c->new_head || (how->class_count && hf_is_encoder(c))))
+            *out = with_classes(*out, c, how, perm);
         return st;
     }
-    *out = c->family == &hf_family_gpt2 ? gpt2_text(c, dtype, perm) : llama_text(c, dtype, perm);
+    *out = c->family == &hf_family_gpt2 ? gpt2_text(c, how->dtype, perm)
+                                        : llama_text(c, how->dtype, perm);
     return STATUS_OK;
 }

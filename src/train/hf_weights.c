@@ -19,12 +19,27 @@ enum status hf_settings(struct os *os, struct model_config *c, struct arena *per
     return st ? st : hf_config_read(path, text, perm, c, err);
 }
 
+/* Bytes are no tokens of a model that has a tokenizer, and nothing but a poor loss would show it. */
+static enum status check_tokens(const struct session *s, struct err *err)
+{
+    struct arena scratch = s->scratch;
+    struct str   path = s->settings->data.path, folder = s->settings->model.path;
+    if (!str_eq(data_kind(s->os, &s->settings->data), STR("text")) ||
+        !os_is_file(s->os, str_cat(&scratch, folder, STR("/tokenizer.json"))))
+        return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "data.path=%.*s would be read as bytes, and %.*s has a tokenizer: `frugal "
+                   "tokenize --tokenizer %.*s --out FILE.bin %.*s`, then data.path=FILE.bin",
+                   STR_ARG(path), STR_ARG(folder), STR_ARG(folder), STR_ARG(path));
+}
+
 enum status session_model(struct session *s, struct err *err)
 {
     struct model_config c  = s->settings->model;
     enum status         st = STATUS_OK;
     c.lora                 = s->settings->train.lora;
-    if (str_eq(c.kind, STR("hf"))) st = hf_settings(s->os, &c, s->perm, err);
+    if (str_eq(c.kind, STR("hf"))) st = check_tokens(s, err);
+    if (!st && str_eq(c.kind, STR("hf"))) st = hf_settings(s->os, &c, s->perm, err);
     return st ? st : model_new(s->perm, &c, dataset_feeds(s->data), &s->model, err);
 }
 

@@ -1,4 +1,5 @@
 /* session.c - opening a run: data, model, backend, programs; then its memory. */
+#include "model/hf.h"
 #include "remote/files.h"
 #include "train/remote_save.h"
 #include "train/train_int.h"
@@ -67,6 +68,15 @@ static struct compile_config config_of(const struct settings *settings)
                                     .shard      = shard_of(t->shard) };
 }
 
+/* A folder that says what its classes are called numbers them, too; one that cannot be read is reported later. */
+static void take_class_names(const struct session *s, struct data_config *config)
+{
+    struct str path = str_cat(s->perm, s->settings->model.path, STR("/config.json")), text;
+    if (config->class_count || !str_eq(s->settings->model.kind, STR("hf"))) return;
+    if (!os_read_all(s->os, path, s->perm, &text, NULL))
+        config->class_count = hf_class_names(text, s->perm, &config->class_names);
+}
+
 /* Remote data are read with the credentials of the environment. */
 static enum status open_data(struct session *s, struct err *err)
 {
@@ -75,6 +85,7 @@ static enum status open_data(struct session *s, struct err *err)
     *config                    = s->settings->data;
     if (str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
     if (!config->tokenizer.len) config->tokenizer = s->settings->model.path;
+    take_class_names(s, config);
     if (data_is_remote(config))
         config->remote = s->remote = remote_files_open(
             s->os, NULL, &(struct s3_settings){ .ask_aws = how.ask_aws, .ask_gcp = how.ask_gcp },

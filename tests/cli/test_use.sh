@@ -109,6 +109,23 @@ has err 'prompts.jsonl:1: expected an object with a text "prompt"'
 run 0 evaluate letters
 has out '^perplexity '
 
+# In the precision that it was trained in, whatever this machine would choose.
+for word in fp32 bf16; do
+  unset FRUGAL_TRAIN_PRECISION
+  run 0 train letters.yaml train.precision=$word train.steps=3 run.name=$word
+  grep '^loss ' out >trained
+  run 0 evaluate $word.safetensors
+  grep '^loss ' out | cmp -s - trained || fail "$word weights evaluate to $(grep '^loss ' out), in training $(cat trained)"
+  export FRUGAL_TRAIN_PRECISION=fp32
+done
+
+# A run with a tokenizer of its own (data.tokenizer) is continued with that one.
+for i in $(seq 40); do echo '{"prompt": "abc", "completion": " def"}'; done >pairs.jsonl
+run 0 tokenize --train 260 --tokenizer words letters.txt
+run 0 train letters.yaml data.kind=chat data.path=pairs.jsonl data.tokenizer=words run.name=pairs train.steps=30
+run 0 generate pairs abc --count 9 --temperature 0
+[ "$(cat out)" = 'abc def' ] || fail "with data.tokenizer: $(cat out)"
+
 # Mistakes.
 run 2 evaluate nothing
 has err 'nothing is neither a file, a folder nor a run'
@@ -131,7 +148,7 @@ run 2 generate last
 has err 'expected a model and a text'
 run 2 generate last ''
 has err 'the text is empty'
-run 2 generate last 'abcdefghabcdefghabcdefgh'
+run 2 generate letters 'abcdefghabcdefghabcdefgh'
 has err 'the text has 24 tokens, and the model reads at most 16'
 run 2 generate mine 'abc'
 has err 'kind layers does not predict tokens'
@@ -143,6 +160,6 @@ head -c 3 /dev/zero >bad.safetensors
 run 2 evaluate bad.safetensors
 has err 'too few for a safetensors file'
 rm letters.safetensors
-run 2 generate last abc
+run 2 generate letters abc
 has err 'which is not there; start frugal in the folder where it was trained'
 exit $failed

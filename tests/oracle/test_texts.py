@@ -218,7 +218,7 @@ def check_new_head():
             train(folder, one)
             command("export", f"{folder}/out.safetensors", f"{folder}/exported")
             theirs = T.AutoModelForSequenceClassification.from_pretrained(f"{folder}/exported")
-            assert theirs.config.num_labels == 4, theirs.config.num_labels
+            assert theirs.config.id2label == dict(enumerate("abcd")), theirs.config.id2label
             after = theirs.base_model.state_dict()
             assert all(torch.equal(after[k], v) for k, v in tensors.items() if k in after), "the body has other bits"
             os.remove(f"{folder}/rows.csv")  # the weights know the names of their classes
@@ -419,9 +419,84 @@ def check_prompts():
         assert far <= FIRST, ours
 
 
+def check_names():
+    """Classes are numbered by the names in the folder, or in the weights, whichever of them a file of rows has; an export keeps them."""
+    seed = seed_of("names")
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    names = ["so \"so\"", "bad", "good"]  # not in the order of their bytes
+
+    def loss_of(model, f, rows):
+        x = f([t for t, _ in rows], truncation=True, max_length=CONTEXT, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            return F.cross_entropy(model(x["input_ids"], x["attention_mask"]).logits, torch.tensor([names.index(y) for _, y in rows])).item()
+
+    def evaluated(which, path, *more):
+        return json.loads(command("evaluate", which, f"data.path={path}", f"data.eval_path={path}", *more, "--json"))["loss"]
+
+    with tempfile.TemporaryDirectory() as folder:
+        rows = draw_rows(rng, names)
+        f, model = make("bert", folder, rows, 3)
+        model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+        model.save_pretrained(f"{folder}/model", safe_serialization=True)
+        path = write_rows(folder, rows, "csv")
+        columns = ("data.text=text", "data.label=label", f"data.context={CONTEXT}")
+        assert abs(evaluated(f"{folder}/model", path, *columns) / loss_of(model, f, rows) - 1) <= FIRST, "the folder's names are not those of its classes"
+        train(folder, settings(folder, "csv", out=f"{folder}/out.safetensors"))
+        said = command("export", f"{folder}/out.safetensors", f"{folder}/exported")
+        assert "AutoModelForSequenceClassification.from_pretrained" in said, said
+        theirs = T.AutoModelForSequenceClassification.from_pretrained(f"{folder}/exported").eval()
+        assert theirs.config.id2label == dict(enumerate(names)), theirs.config.id2label
+        fewer = [r for r in rows if r[1] != names[1]]
+        path = write_rows(folder, fewer, "jsonl")
+        for which in ("out.safetensors", "exported"):
+            more = columns if which == "exported" else ()
+            assert abs(evaluated(f"{folder}/{which}", path, *more) / loss_of(theirs, f, fewer) - 1) <= FIRST, f"{which}: another loss without one of the classes"
+        found = [json.loads(line) for line in command("predict", f"{folder}/exported", f"data.context={CONTEXT}", "--json", rows="red\ngreen\n").splitlines()]
+        assert [p["name"] for p in found] == [names[p["class"]] for p in found], found
+        path = write_rows(folder, rows + [("blue", "ugly")], "jsonl")
+        assert "the data has the label ugly, which is none of the model's 3 classes" in command("evaluate", f"{folder}/out.safetensors", f"data.path={path}", code=2)
+        assert "is the folder that the model began with" in command("export", f"{folder}/out.safetensors", f"{folder}/model/", code=2)
+        train(folder, settings(folder, "csv", out="none"))  # the folder's weights are not those of the run
+        assert "no weights were written" in command("evaluate", f"{folder}/run.yaml", code=2)
+        print("  classes by their names", flush=True)
+
+
+def check_generate():
+    """A folder and a text, and nothing else: its own tokenizer decides what the tokens are, and raw text is not taken for them."""
+    seed = seed_of("generate")
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    letters = {c: b for b, c in T.models.gpt2.tokenization_gpt2.bytes_to_unicode().items()}
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [" ".join(rng.choices(WORDS, k=30)) for _ in range(40)]
+        f = bytelevel(f"{folder}/model", texts, ["<|endoftext|>"], eos_token="<|endoftext|>")
+        config = T.GPT2Config(vocab_size=len(f), n_positions=40, n_embd=24, n_layer=2, n_head=3, initializer_range=0.2, eos_token_id=0)
+        model = T.GPT2LMHeadModel(config).eval()
+        model.save_pretrained(f"{folder}/model", safe_serialization=True)
+        for prompt in rng.sample(texts, 5):
+            ids = f(prompt[:50]).input_ids
+            begin = len(ids)
+            assert begin < len(prompt[:50]), "bytes would do as well"
+            while len(ids) < begin + 5 and (ids[-1] != f.eos_token_id):
+                ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+            said = command("generate", f"{folder}/model", prompt[:50], "--temperature", 0, "--count", 5)
+            wrote = bytes(letters[c] for t in ids[begin:] if t != f.eos_token_id for c in f.convert_ids_to_tokens(t))
+            assert said.encode(errors="surrogateescape") == prompt[:50].encode() + wrote + b"\n", (said, wrote)
+        assert f"has {len(f(texts[0] * 3).input_ids)} tokens, and the model reads at most 40" in command("generate", f"{folder}/model", texts[0] * 3, code=2)
+        with open(f"{folder}/plain.txt", "w") as out:
+            out.write("\n".join(texts))
+        raw = (f"data.path={folder}/plain.txt", "data.context=12")
+        assert f"{folder}/model has a tokenizer: `frugal tokenize --tokenizer" in command("evaluate", f"{folder}/model", *raw, code=2)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            os.remove(f"{folder}/model/{name}")
+        assert "which tokenizer?" in command("generate", f"{folder}/model", "red", code=2)
+        print("  the tokens of its own tokenizer", flush=True)
+
+
 def main():
     cases = {name: lambda name=name: check_family(name) for name in FAMILIES}
-    cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts}
+    cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts, "generate": check_generate, "names": check_names}
     cases |= {f"chat {name}": lambda name=name: check_chat(name) for name in CHATS}
     run_cases(cases)
 
