@@ -25,6 +25,7 @@ struct shown {
     const i64               *begin;   /* tokens of each prompt */
     bool                    *ended;   /* each text */
     i64                      current; /* the text that is shown */
+    enum os_signal           signal;  /* that stopped it */
     i64                      context; /* tokens that the model reads at most */
     struct arena             memory, own;
     struct textbuf           text;    /* what was generated of it */
@@ -74,7 +75,8 @@ static bool on_token(void *context, i64 index, i64 token, struct str bytes)
         textbuf_add(&s->text, bytes);
         print_to(s, whole_end(textbuf_str(&s->text), s->printed));
     }
-    return s->cli->os->signal_take(s->cli->os) == OS_SIGNAL_NONE;
+    s->signal = s->cli->os->signal_take(s->cli->os);
+    return s->signal == OS_SIGNAL_NONE;
 }
 
 static void on_end(void *context, i64 index, enum generated how)
@@ -149,9 +151,10 @@ static void show_end(struct shown *s, enum generated how)
     event_str(&b, "text", textbuf_str(&s->text));
     event_i64(&b, "tokens", s->all[s->current].count - s->begin[s->current]);
     event_str(&b, "ended",
-              how == GENERATED_END    ? STR("end")
-              : how == GENERATED_FULL ? STR("full")
-                                      : STR("count"));
+              how == GENERATED_END       ? STR("end")
+              : how == GENERATED_FULL    ? STR("full")
+              : how == GENERATED_STOPPED ? STR("stopped")
+                                         : STR("count"));
     event_end(&b, c->say);
 }
 
@@ -191,7 +194,11 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     g->context         = &shown;
     show_begin(&shown);
     generate(g, all, p->count, *memory);
-    return STATUS_OK;
+    if (shown.signal == OS_SIGNAL_NONE) return STATUS_OK;
+    i64 whole = 0;
+    for (i64 i = 0; i < p->count; i++) whole += shown.ended[i] && all[i].how != GENERATED_STOPPED;
+    return err_set(err, STATUS_INTERRUPTED, "stopped by %s: %lld of %lld texts are complete",
+                   os_signal_name(shown.signal), (long long)whole, (long long)p->count);
 }
 
 /* --- what is continued --- */

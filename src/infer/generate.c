@@ -86,5 +86,5 @@ void generate(const struct generating *g, struct generation *all, i64 count, str
             if (l.places[i].index >= 0) goes = extend(&l, i, scratch);
     }
     for (i64 i = 0; i < room; i++)
-        if (l.places[i].index >= 0) end(&l, i, GENERATED_ENOUGH);
+        if (l.places[i].index >= 0) end(&l, i, GENERATED_STOPPED);
 }

@@ -6,9 +6,10 @@
 #include "train/use.h"
 
 enum generated {
-    GENERATED_ENOUGH, /* tokens_max, or the caller's word */
+    GENERATED_ENOUGH, /* tokens_max */
     GENERATED_END,    /* the text ended */
-    GENERATED_FULL    /* the model's context is full */
+    GENERATED_FULL,   /* the model's context is full */
+    GENERATED_STOPPED /* the caller's word */
 };
 
 struct generation {

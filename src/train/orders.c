@@ -57,6 +57,8 @@ enum status session_check_signal(struct session *s, i64 steps, struct err *err)
     if (s->exit_ordered)
         return err_set(err, STATUS_INTERRUPTED, "stopped after step %lld: %s", (long long)steps,
                        s->exit_why);
+    if (s->settings->eval_only)
+        return err_set(err, STATUS_INTERRUPTED, "stopped by %s", s->exit_why);
     return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld", s->exit_why,
                    (long long)steps);
 }

@@ -99,6 +99,17 @@ run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
 unset FRUGAL_CACHE
 cmp -s out many || fail "other texts without a cache"
 [ "$(wc -l <many)" = 40 ] || fail "not one text a line"
+for i in $(seq 200000); do echo 'abc'; done >prompts.txt
+: >out; : >err
+"$frugal" generate last @prompts.txt --count 9 --json >out 2>err &
+pid=$!
+for i in $(seq 100); do [ -s out ] && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+[ $? = 4 ] || fail "Ctrl-C in generate: not exit 4"
+has err '^stopped by Ctrl-C: [0-9]+ of 200000 texts are complete$'
+[ "$(grep -c '"ended":"stopped"' out)" -le 16 ] || fail "more texts were stopped than are written at a time"
+[ "$(grep '"ended":"count"' out | grep -cv '"tokens":9')" = 0 ] || fail "an unfinished text is said to have all its tokens"
 export FRUGAL_CACHE=maybe
 run 2 generate last abc
 unset FRUGAL_CACHE
