@@ -27,10 +27,12 @@ static enum status take(struct lora_config *ours, const struct lora_config *thei
     if (given && !isnan(ours->alpha) && ours->alpha != theirs->alpha)
         return err_set(err, STATUS_USAGE, "train.lora.alpha=%g, and the adapters of %.*s have %g",
                        ours->alpha, STR_ARG(path), theirs->alpha);
-    f64 dropout = given ? ours->dropout : theirs->dropout;
+    f64        dropout = given ? ours->dropout : theirs->dropout;
+    struct str weights = ours->weights; /* of which a folder of theirs says nothing */
     if (given && ours->on_count) return ours->alpha = theirs->alpha, STATUS_OK;
     *ours         = *theirs;
     ours->dropout = dropout;
+    ours->weights = weights;
     return STATUS_OK;
 }
 

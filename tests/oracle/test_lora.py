@@ -250,6 +250,9 @@ def check_packed():
             frugal(folder, settings(folder, lora, steps=1, lr=1e-30, decay=0))
             command("export", f"{folder}/out.safetensors", f"{folder}/first")
             ours = frugal(folder, settings(folder, lora))
+            begun = settings(folder, lora)
+            begun["train"]["init"] = f"{folder}/first"
+            assert frugal(folder, begun) == ours, "begun with a folder of adapters, the frozen matrices are kept otherwise"
             plain = base(folder)
             with torch.no_grad():
                 for name, p in plain.named_parameters():
