@@ -70,6 +70,20 @@ static void thin(struct dataset *d, enum split s, i64 most, struct arena *perm)
     state->number[s] = number;
 }
 
+/* Classes are numbered by the order of their names, so those of two folders, or of the weights, must be the same. */
+static enum status check_names(const struct place *p, struct str path, const struct str *known,
+                               i64 count, struct arena scratch, struct err *err)
+{
+    const struct str *names = place_class_names(p, &scratch);
+    for (i64 i = 0; names && known && i < MIN(count, place_classes(p)); i++)
+        if (!str_eq(names[i], known[i]))
+            return err_set(err, STATUS_USAGE,
+                           "%.*s: class %lld is %.*s, and the model's is %.*s; the subfolders must "
+                           "have the names of the model's classes",
+                           STR_ARG(path), (long long)i, STR_ARG(names[i]), STR_ARG(known[i]));
+    return STATUS_OK;
+}
+
 static enum status open_place(struct dataset *d, const struct data_config *config, enum split s,
                               struct arena *perm, struct err *err)
 {
@@ -92,7 +106,13 @@ static enum status open_place(struct dataset *d, const struct data_config *confi
         return err_set(err, STATUS_USAGE, "%.*s has %lld classes, %.*s has %lld",
                        STR_ARG(config->path), (long long)place_classes(state->place[SPLIT_TRAIN]),
                        STR_ARG(path), (long long)classes);
-    return STATUS_OK;
+    const struct str *known = config->class_names;
+    i64               count = config->class_count;
+    if (!known && s == SPLIT_EVAL) {
+        known = place_class_names(state->place[SPLIT_TRAIN], perm);
+        count = classes;
+    }
+    return check_names(state->place[s], path, known, count, *perm, err);
 }
 
 /* Once the classes are known: by files, or by the weights where rows are all that is asked for. */

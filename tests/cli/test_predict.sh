@@ -119,6 +119,13 @@ run 0 train photos.yaml
 [ "$(cut -f 2 out | sort | tr '\n' ' ')" = "first first first first second second second second " ] || fail "held-out photos: $(cut -f 2 out | tr '\n' ' ')"
 run 0 evaluate photos
 has out '^  class 1 +0 +4  second$'
+mkdir -p other # of as many classes, and others
+cp -r folder/second other/first
+cp -r folder/first other/alone
+run 2 evaluate photos data.path=other
+has err '^other: class 0 is alone, and the model.s is first; the subfolders must have the names'
+run 2 train photos.yaml data.held_out=default data.eval_path=other train.out=none
+has err '^other: class 0 is alone, and the model.s is first'
 rm -r folder # the weights know the names of the classes
 for model in photos photos.safetensors; do
   given 0 predict $model
