@@ -51,6 +51,20 @@ static void adapters(struct str text, struct arena *perm)
     ASSERT(again.dropout == first.dropout && str_eq(base, other));
 }
 
+/* Names of classes that were read are written, and read again as the same. */
+static void classes(struct str text, const struct model_config *c, struct arena *perm)
+{
+    const struct str *names, *again;
+    struct str        written;
+    struct err        err   = { 0 };
+    i64               count = hf_class_names(text, perm, &names);
+    struct hf_written how   = { STR("float32"), names, count };
+    if (!count || !hf_is_encoder(c) || c->classes != count || c->new_head) return;
+    ASSERT(!hf_config_write(c, text, &how, perm, &written, &err));
+    ASSERT(hf_class_names(written, perm, &again) == count);
+    for (i64 i = 0; i < count; i++) ASSERT(str_eq(names[i], again[i]));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct arena all;
@@ -60,8 +74,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct st_index     index;
     struct err          err  = { 0 };
     struct str          text = { (const char *)data, (i64)bytes };
-    if (!hf_config_read(STR("fuzz"), text, &perm, &c, &err)) build(&c, &perm, &err);
-    else ASSERT(err.text[0]);
+    if (!hf_config_read(STR("fuzz"), text, &perm, &c, &err)) {
+        build(&c, &perm, &err);
+        classes(text, &c, &perm);
+    } else ASSERT(err.text[0]);
     perm = all;
     adapters(text, &perm);
     perm = all;
