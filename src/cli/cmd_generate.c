@@ -6,7 +6,8 @@
 
 enum status command_generate(struct cli *c, struct err *err);
 
-enum { TEXT_GIB = 64 }; /* address space for tokenizer, texts and tokens */
+enum { COUNT_MAX = 1000000000 }; /* of --count and --top_k */
+enum { TEXT_GIB = 64 };          /* address space for tokenizer, texts and tokens */
 enum {
     AT_ONCE = 16
 }; /* texts: a product of so many rows takes little longer than one of one row */
@@ -100,19 +101,28 @@ static enum status number_flag(const struct request *r, i64 flag, f64 least, f64
                    STR_ARG(flags[flag].name), least, most, (int)MIN(text.len, 40), text.data);
 }
 
+/* As it is meant: 2.5 tokens are a mistake, not two. */
+static enum status whole_flag(const struct request *r, i64 flag, i64 least, i64 most, i64 usual,
+                              i64 *out, struct err *err)
+{
+    struct str text = r->value[flag];
+    *out            = usual;
+    if (!text.len || (str_i64(text, out) && *out >= least && *out <= most)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "--%.*s takes a whole number from %lld to %lld, not %.*s",
+                   STR_ARG(flags[flag].name), (long long)least, (long long)most,
+                   (int)MIN(text.len, 40), text.data);
+}
+
 static enum status read_flags(const struct request *r, struct generating *g, struct err *err)
 {
-    f64         count, top_k, seed;
-    enum status st = number_flag(r, FLAG_count, 1, 1e9, 100, &count, err);
+    i64         seed = 1;
+    enum status st   = whole_flag(r, FLAG_count, 1, COUNT_MAX, 100, &g->tokens_max, err);
     if (!st) st = number_flag(r, FLAG_temperature, 0, 1e3, 1, &g->sampling.temperature, err);
-    if (!st) st = number_flag(r, FLAG_top_k, 0, 1e9, 0, &top_k, err);
+    if (!st) st = whole_flag(r, FLAG_top_k, 0, COUNT_MAX, 0, &g->sampling.top_k, err);
     if (!st) st = number_flag(r, FLAG_top_p, 0, 1, 1, &g->sampling.top_p, err);
-    if (!st) st = number_flag(r, FLAG_seed, 0, 0x1p53, 1, &seed, err);
-    if (st) return st;
-    g->tokens_max     = (i64)count;
-    g->sampling.top_k = (i64)top_k;
-    g->sampling.seed  = (u64)seed;
-    return STATUS_OK;
+    if (!st) st = whole_flag(r, FLAG_seed, 0, INT64_MAX, 1, &seed, err);
+    g->sampling.seed = (u64)seed;
+    return st;
 }
 
 /* --tokenizer, or the one in the model's folder, of adapters also that of their model; bytes where the model was

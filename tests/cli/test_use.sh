@@ -167,6 +167,10 @@ run 2 predict letters
 has err 'predicts tokens, not classes'
 run 2 generate last abc --temperature hot
 has err 'takes a number from 0'
+for wrong in '--count 2.5' '--count 0' '--top_k 1.5' '--seed -1' '--seed 99999999999999999999'; do
+  run 2 generate last abc $wrong
+  has err "^${wrong%% *} takes a whole number from [01] to [0-9]+, not ${wrong#* }\$"
+done
 head -c 3 /dev/zero >bad.safetensors
 run 2 evaluate bad.safetensors
 has err 'too few for a safetensors file'
