@@ -48,6 +48,7 @@ struct loop {
     } samples;
     struct profile *profile;      /* NULL: no step is looked at */
     f64             step_flops;   /* of a whole one, what is recomputed included */
+    f64             all_flops;    /* the same, of all ranks together */
     f64             useful;       /* useful_share; NaN: not known yet */
     f64             peak_flops_s; /* by a catalogue, or peak_measured, likewise */
     bool            peak_measured;
@@ -102,6 +103,7 @@ enum status together_ready(struct loop *l);
 void together_tell_failure(struct loop *l);
 /* This rank failed where the others do not look: they hear it in their next together_step. */
 void together_fail(struct loop *l, enum status st, const struct err *err);
+f64  together_flops(const struct session *s); /* of a whole step, in all ranks */
 i32  together_slowest(struct loop *l); /* which waited least for the others; -1: there is one */
 enum status together_decide(struct loop *l, enum stop_action *now, struct err *err);
 enum status together_eval(struct loop *l, struct train_eval *e, struct err *err); /* its times */

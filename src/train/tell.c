@@ -73,7 +73,7 @@ void tell_start(struct loop *l)
                              .muon_share          = s->muon_share,
                              .checkpoint_bytes    = l->saving.snapshot.bytes,
                              .copy_bytes          = l->guard.copy_bytes,
-                             .flops_step          = session_step_flops(s),
+                             .flops_step          = l->all_flops,
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->limits.rates.lr,
                              .set                 = s->set,
@@ -224,9 +224,10 @@ static void add_speed(struct loop *l, struct train_result *r)
     const struct quantiles *times = clock_step_times(l->clock);
     r->samples_per_s              = loop_samples_per_s(l);
     r->tokens_per_s               = tokens_per_s(l, r->samples_per_s);
-    r->flops_per_s = l->step_flops / (f64)session_step_samples(&l->s) * r->samples_per_s;
+    f64 steps_s                   = r->samples_per_s / (f64)session_step_samples(&l->s);
+    r->flops_per_s                = l->all_flops * steps_s;
     if (isnan(l->useful)) l->useful = useful_share(&l->s);
-    r->model_flops_per_s = l->useful * r->flops_per_s;
+    r->model_flops_per_s = l->useful * l->step_flops * steps_s; /* its peak is this rank's too */
     r->mfu               = r->model_flops_per_s / l->peak_flops_s;
     r->mfu_measured      = l->peak_measured;
     r->steps_per_s       = quantiles_per_s(times);

@@ -347,6 +347,12 @@ void together_fail(struct loop *l, enum status st, const struct err *err)
     if (!l->s.ranks->failed.status) together_tell_failure(l);
 }
 
+f64 together_flops(const struct session *s)
+{
+    f64 flops = session_step_flops(s);
+    return ranks_sum(s->ranks, &flops, 1) ? NAN : flops;
+}
+
 i32 together_slowest(struct loop *l)
 {
     struct ranks *r = l->s.ranks;

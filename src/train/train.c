@@ -185,6 +185,7 @@ static enum status open_rest(struct loop *l, struct err *err)
     if (l->s.remote) bill_count(l->bill, STORE_DATA, data_requests, l->s.remote);
     if (st) return st;
     bill_earlier(l->bill, (struct spent){ l->at.elapsed_ns, l->at.spent_usd });
+    l->all_flops = together_flops(&l->s);
     tell_start(l);
     tell_findings(l);
     st = ranks_agree(r->ranks, session_start(&l->s, err), err);

@@ -462,6 +462,15 @@ static const struct {
         "train.schedule=wsd", "train.eval_every=0" } },
 };
 
+/* Of all ranks: each may do the whole update and adds what the others send, which is little beside a text model's
+ * products. */
+static bool work_is_that_of_one(const struct run *one, const struct run *some)
+{
+    f64 alone = one->result.flops_per_s / one->result.samples_per_s;
+    f64 work  = some->result.flops_per_s / some->result.samples_per_s;
+    return work > 0.99 * alone && work < 1.5 * alone;
+}
+
 TEST(what_ends_a_run_and_what_it_keeps_do_not_depend_on_ranks)
 {
     struct str folder       = text_folder(perm, test_seed()),
@@ -479,6 +488,7 @@ TEST(what_ends_a_run_and_what_it_keeps_do_not_depend_on_ranks)
         s.train.init    = first;
         struct run *one = run_ranks(&room, &s, 1), *some = run_ranks(&room, &s, 2);
         compare(one, some, 2, 1e-11, rules[k].name);
+        CHECK(work_is_that_of_one(one, some));
         CHECK_EQ(one->result.stopped, rules[k].ends);
         CHECK_EQ(one->result.rollbacks > 0, s.train.rollbacks > 0);
         for (i32 r = 0; r < 2; r++) {
@@ -587,8 +597,8 @@ static void *run_late(void *context)
     return NULL;
 }
 
-/* Rank 1 comes late to what rank 0 decides after each step. A tenth of that wait is enough: a busy machine may hold rank
- * 0 up as well. */
+/* Rank 1 comes late to what rank 0 decides after each step. A tenth of that wait is enough: a busy machine may hold
+ * rank 0 up as well. */
 TEST(waiting_for_decisions_is_time_of_the_exchange)
 {
     struct str           text  = text_folder(perm, test_seed());
