@@ -233,8 +233,16 @@ static enum status resolve_together(struct session *s, i64 train, struct err *er
     if (t->noise_scale)
         return err_set(err, STATUS_USAGE, "train.noise_scale=true needs one rank, and there are %d",
                        s->ranks->count);
-    i64 most     = MIN(t->micro_batch, INT64_MAX / s->ranks->count) * s->ranks->count;
-    s->batch_all = MIN(t->micro_batch ? divisor(t->batch, MIN(most, t->batch)) : t->batch, train);
+    i64 n = s->ranks->count, most = MIN(t->micro_batch, INT64_MAX / n) * n;
+    i64 at_once = t->micro_batch ? divisor(t->batch, MIN(most, t->batch)) : t->batch;
+    if (at_once < n && t->batch >= n)
+        return err_set(err, STATUS_USAGE,
+                       "train.batch=%lld has no equal micro-batches of %lld to %lld samples, for "
+                       "%lld ranks with train.micro_batch=%lld: a multiple of %lld has, or leave "
+                       "out train.micro_batch",
+                       (long long)t->batch, (long long)n, (long long)most, (long long)n,
+                       (long long)t->micro_batch, (long long)most);
+    s->batch_all    = MIN(at_once, train);
     s->config.batch = s->batch_all;
     if (t->micro_batch) accumulate(s, t->batch, train);
     return STATUS_OK;

@@ -56,4 +56,7 @@ for shard in none state all; do
   used=$(grep '"event":"done"' ran.json | grep -o '"arena_bytes_used":[0-9]*' | grep -o '[0-9]*$')
   [ "$planned" = "$used" ] || fail "$shard: show says $planned bytes, a run took $used"
 done
+# A step that cannot be cut says what it is cut by, not "a batch of 1 samples".
+run 2 show small.yaml --ranks 5 train.batch=13 train.micro_batch=1
+has err '^train.batch=13 has no equal micro-batches of 5 to 5 samples, for 5 ranks with train.micro_batch=1: a multiple of 5 has'
 exit $failed
