@@ -90,8 +90,9 @@ enum status command_profile(struct cli *c, struct err *err)
     *r = *c->request;
     for (i64 i = 1; i < r->argument_count; i++)
         r->arguments[i] = whole_key(c->perm, r->arguments[i]);
-    enum status st      = config_of_request(r, c->os, c->perm, &config, err);
-    f64         seconds = verdict_seconds;
+    enum status st = only_process(c, "profile", err);
+    if (!st) st = config_of_request(r, c->os, c->perm, &config, err);
+    f64 seconds = verdict_seconds;
     if (!st && r->given[FLAG_seconds]) st = seconds_of(r, &seconds, err);
     if (st) return st;
     struct config *asked = NEW(c->perm, struct config, 1); /* the run as it is, for its verdict */

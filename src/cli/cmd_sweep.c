@@ -228,7 +228,8 @@ static void show_end(struct sweep *s)
 enum status command_sweep(struct cli *c, struct err *err)
 {
     struct config *config;
-    enum status    st = config_of_request(c->request, c->os, c->perm, &config, err);
+    enum status    st = only_process(c, "sweep", err);
+    if (!st) st = config_of_request(c->request, c->os, c->perm, &config, err);
     if (st) return st;
     struct job   job = job_of(c, config, "sweep");
     struct sweep s   = { .job      = &job,

@@ -143,7 +143,8 @@ enum status command_tune(struct cli *c, struct err *err)
     struct tuning *t = NEW(c->perm, struct tuning, 1);
     struct config *config;
     f64            seconds;
-    enum status    st = seconds_of(c->request, &seconds, err);
+    enum status    st = only_process(c, "tune", err);
+    if (!st) st = seconds_of(c->request, &seconds, err);
     if (!st) st = config_of_request(c->request, c->os, c->perm, &config, err);
     if (st) return st;
     struct job job = job_of(c, config, "tune");

@@ -1,6 +1,8 @@
 /* jobs.c - from a request and its settings to a job. */
 #include "cli/jobs.h"
+#include "cli/say.h"
 #include "infer/model_named.h"
+#include "job/several.h"
 
 enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
                               struct config **out, struct err *err)
@@ -36,4 +38,15 @@ struct job job_of(struct cli *c, struct config *config, const char *kind)
                          .fresh    = c->request->given[FLAG_fresh],
                          .say      = say_job,
                          .context  = c->say };
+}
+
+enum status only_process(struct cli *c, const char *command, struct err *err)
+{
+    i32 count = several_announced(c->os).count;
+    if (count <= 1) return STATUS_OK;
+    say_nothing(c->say, !several_speaks(c->os, NULL));
+    return err_set(err, STATUS_USAGE,
+                   "frugal %s is one process, and the launcher has started %d, which would do the "
+                   "same work and overwrite each other's results: start it without mpirun or srun",
+                   command, count);
 }

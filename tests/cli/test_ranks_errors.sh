@@ -128,4 +128,11 @@ if command -v cc >/dev/null; then
 else
   echo "without cc: no MPI without threads was tried"
 fi
+# Commands that are one process: each of several would write over the others' results.
+for command in sweep tune profile; do
+  for rank in 0 1; do
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=$rank run 2 $command run.yaml
+    if [ $rank = 0 ]; then has err "frugal $command is one process, and the launcher has started 2"; else [ ! -s err ] || fail "rank 1 speaks too"; fi
+  done
+done
 exit $failed
