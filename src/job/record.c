@@ -399,6 +399,11 @@ void record_work_open(struct record *r, const struct settings *s, const char *un
     clock_enter(bill_clock(r->config.bill), PART_compute);
 }
 
+void record_work_reached(struct record *r)
+{
+    if (r->recorder) recorder_eval(r->recorder, NULL, NAN, NAN, true);
+}
+
 void record_work_close(struct record *r, i64 done, enum status st)
 {
     bill_stop(r->config.bill); /* what is printed, and what the ledger keeps, is this */
