@@ -49,8 +49,9 @@ static enum status report_by(struct cli *c, const struct bills *b, struct err *e
                        (long long)g->runs, STR_ARG(span_text(&line, g->metered_ns)), STR_ARG(sum));
     }
     if (unpriced)
-        say_message(c->say, "%lld runs have no price and are not included in the dollars\n",
-                    (long long)unpriced);
+        say_message(c->say, "%lld run%s no price and %s not included in the dollars\n",
+                    (long long)unpriced, unpriced == 1 ? " has" : "s have",
+                    unpriced == 1 ? "is" : "are");
     return STATUS_OK;
 }
 

@@ -42,7 +42,8 @@ static void on_start(struct sweep *s)
         return;
     }
     struct textbuf b = textbuf_new(&scratch);
-    textbuf_fmt(&b, "%lld trials, %lld at once", (long long)s->count, (long long)at_once);
+    textbuf_fmt(&b, "%lld trial%s, %lld at once", (long long)s->count, s->count == 1 ? "" : "s",
+                (long long)at_once);
     if (a->rung_count > 1) textbuf_fmt(&b, "; one in %lld continues after", (long long)a->eta);
     for (i64 k = 0; k + 1 < a->rung_count; k++)
         textbuf_fmt(&b, "%s %.3g %%", k ? "," : "", 100 * a->part[k]);
@@ -81,6 +82,9 @@ static void on_trial(struct sweep *s, const struct trial *t)
     } else if (note_failed(n)) {
         say_message(cli_of(s)->say, "trial %lld of %lld: %.*s: %s\n", (long long)t->number,
                     (long long)s->count, STR_ARG(t->words), n->text);
+    } else if (isnan(n->loss)) {
+        say_message(cli_of(s)->say, "trial %lld of %lld: %.*s: ended before an evaluation: %s\n",
+                    (long long)t->number, (long long)s->count, STR_ARG(t->words), n->text);
     } else {
         struct str value = text_metric(&scratch, str_of(n->metric), n->value);
         say_message(cli_of(s)->say, "trial %lld of %lld after %.3g %%: %s %.*s  %.*s\n",
@@ -115,7 +119,7 @@ static void table_row(struct sweep *s, const struct say_table *table, const stru
 {
     struct arena       scratch = s->scratch;
     const struct note *n       = &t->last;
-    bool               blank   = !n->steps || note_failed(n);
+    bool               blank   = !n->steps || note_failed(n) || isnan(n->value);
     struct str         value   = text_metric(&scratch, str_of(n->metric), n->value);
     struct str         loss    = str_fmt(&scratch, "%.4f", n->loss);
     struct str         money   = text_dollars(&scratch, sweep_trial_usd(s, n->seconds));
@@ -177,12 +181,13 @@ static struct str command_of(const struct sweep *s, const struct trial *t, struc
 static void end_event(struct sweep *s, const struct trial *best, struct sweep_totals bill)
 {
     struct arena   scratch = s->scratch;
-    struct str     command = command_of(s, best, &scratch);
+    bool           none    = isnan(best->last.value);
+    struct str     command = none ? STR("") : command_of(s, best, &scratch);
     struct textbuf b       = event_begin(&scratch, "sweep_done");
     event_i64(&b, "trials", s->count);
     event_i64(&b, "finished", bill.done);
-    event_i64(&b, "best", best->number);
-    event_str(&b, "settings", best->words);
+    event_f64(&b, "best", none ? NAN : (f64)best->number);
+    event_str(&b, "settings", none ? STR("") : best->words);
     event_f64(&b, "value", best->last.value);
     event_str(&b, "command", command);
     event_f64(&b, "seconds", bill.seconds);
@@ -209,7 +214,8 @@ static void show_end(struct sweep *s)
     if (sweep_never_compared(s))
         say_message(say, "trials ended before they were compared; a smaller "
                          "train.eval_every would save money\n");
-    say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
+    if (!isnan(best->last.value))
+        say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
     if (isnan(bill.usd))
         say_result(say,
                    "%-12s%.1f s; price unknown; give the price of an hour: train.usd_hour=0.10\n",

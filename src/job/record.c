@@ -389,19 +389,3 @@ void record_close(struct record *r, enum stop_reason why)
     bill_counted(r->config.bill, &r->shelf);
     shelf_close(&r->shelf);
 }
-
-void record_work_open(struct record *r, const struct settings *s, const char *unit)
-{
-    r->config.run.unit      = str_of(unit);
-    r->config.run.metric    = s->train.target_metric;
-    r->config.segment.batch = s->train.batch;
-    record_open(r);
-    clock_enter(bill_clock(r->config.bill), PART_compute);
-}
-
-void record_work_close(struct record *r, i64 done, enum status st)
-{
-    bill_stop(r->config.bill); /* what is printed, and what the ledger keeps, is this */
-    if (r->recorder) recorder_step(r->recorder, done, done, 0, NAN);
-    record_close(r, st == STATUS_INTERRUPTED ? STOP_SIGNAL : st ? STOP_NONE : STOP_END);
-}

@@ -54,6 +54,7 @@ void record_open(struct record *r);
 void record_close(struct record *r, enum stop_reason why);
 /* For a command whose work is not the steps of one training: all of it is compute, counted in `unit`. */
 void record_work_open(struct record *r, const struct settings *s, const char *unit);
+void record_work_reached(struct record *r); /* the target, before it is closed */
 void record_work_close(struct record *r, i64 done, enum status st);
 
 #endif

@@ -167,19 +167,28 @@ static enum status keep_best_weights(struct sweep *s, struct err *err)
     return st;
 }
 
+static bool target_reached(const struct sweep *s)
+{
+    for (i64 i = 0; i < s->count; i++)
+        if (s->trials[i].last.target_reached) return true;
+    return false;
+}
+
 static enum status verdict(const struct sweep *s, struct err *err)
 {
     const struct note *failure = NULL;
-    bool               reached = false, any = false;
+    bool               any     = false;
     for (i64 i = 0; i < s->count; i++) {
         const struct note *n = &s->trials[i].last;
-        reached |= n->target_reached;
         any |= isfinite(note_value(n)) && n->steps;
         if (!failure && note_failed(n)) failure = n;
     }
     if (!any && failure) return err_set(err, failure->status, "%s", failure->text);
+    if (!any)
+        return err_set(err, STATUS_NO, "no trial was evaluated, so none is the best: %s",
+                       s->trials[0].last.text);
     f64 target = s->config->settings.train.target;
-    if (!isnan(target) && !reached)
+    if (!isnan(target) && !target_reached(s))
         return err_set(err, STATUS_NO, "no trial reached the target %g", target);
     return STATUS_OK;
 }
@@ -190,6 +199,7 @@ static enum status run_recorded(struct sweep *s, struct record *record, struct e
 {
     record_work_open(record, &s->config->settings, "trials");
     enum status st = run_trials(s, err);
+    if (target_reached(s)) record_work_reached(record);
     record_work_close(record, s->told, st);
     return st;
 }

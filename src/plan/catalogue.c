@@ -198,17 +198,34 @@ struct str catalogue_user_path(struct os *os, struct arena *perm)
     return STR("");
 }
 
+/* What the environment says of prices is obeyed or refused: prices that are not the user's own would pass for them. */
+static enum status check_environment(struct os *os, struct str given, struct err *err)
+{
+    struct os_stat there;
+    i32            day;
+    struct str     path = os->env(os, "FRUGAL_PRICES"), today = os->env(os, "FRUGAL_TODAY");
+    if (today.len && !day_parse(today, &day))
+        return err_set(err, STATUS_USAGE, "FRUGAL_TODAY is %.*s; expected a day like 2026-11-17",
+                       STR_ARG(today));
+    if (!given.len && path.len && os->stat(os, path, &there, NULL))
+        return err_set(err, STATUS_USAGE, "FRUGAL_PRICES is %.*s, which cannot be found",
+                       STR_ARG(path));
+    return STATUS_OK;
+}
+
 enum status catalogue_open(struct os *os, struct arena *perm, struct str path,
                            struct catalogue **out, struct err *err)
 {
     struct str     text;
     struct os_stat there;
-    *out = catalogue_new(perm);
+    *out           = catalogue_new(perm);
+    enum status st = check_environment(os, path, err);
+    if (st) return st;
     if (!path.len) {
         path = catalogue_user_path(os, perm);
         if (!path.len || os->stat(os, path, &there, NULL)) return STATUS_OK;
     }
-    enum status st = os_read_all(os, path, perm, &text, err);
+    st = os_read_all(os, path, perm, &text, err);
     return st ? st : catalogue_merge(*out, perm, path, text, err);
 }
 

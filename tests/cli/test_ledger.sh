@@ -104,6 +104,9 @@ run 0 report --by month
 has out "^$(date -u +%Y-%m) +3 "
 run 0 report --by tag
 has out '^team_a +3 '
+run 0 run run.ledger=unpriced.db -- true
+run 0 report --by month --ledger unpriced.db
+has err '^1 run has no price and is not included in the dollars$'
 run 2 report --by moon
 has err 'expected month or tag'
 

@@ -52,6 +52,12 @@ run 1 prices p4d.24xlarges
 has err 'no machine p4d.24xlarges \(did you mean p4d.24xlarge\?\)'
 run 0 prices gpus --json
 has out '"event":"gpu","gpu":"H200-141"'
+FRUGAL_TODAY=yesterday "$frugal" prices storage >out 2>err
+[ $? = 2 ] || fail 'FRUGAL_TODAY=yesterday is no day'
+has err '^FRUGAL_TODAY is yesterday; expected a day like 2026-11-17$'
+FRUGAL_PRICES=nosuch.csv "$frugal" prices storage >out 2>err
+[ $? = 2 ] || fail 'FRUGAL_PRICES names no file'
+has err '^FRUGAL_PRICES is nosuch.csv, which cannot be found$'
 FRUGAL_TODAY=2026-09-03 "$frugal" prices storage >out 2>err
 has out '^  aws +deep_archive .* 2024-07-01[*] '
 has out '^  aws +glacier_ir .* 2026-06-05  '

@@ -34,6 +34,21 @@ run 0 sweep run.yaml train.target_metric=auto
 has out '^trial +accuracy +loss +of run'
 has out '^ +4 +[0-9.]+ % +0\.[0-9]+ +100 % .* done +train.lr=0.01$'
 
+# A single trial; a target that one reaches, in the ledger too.
+run 0 sweep run.yaml 'sweep.over=[{train.lr: [1e-2]}]' train.target=1.3 run.ledger=ledger.db
+has err '^1 trial, 1 at once$'
+run 0 report --ledger ledger.db
+has out '^target +reached after '
+
+# None is the best where none was evaluated.
+run 1 sweep run.yaml train.max_dollars=1e-9
+has err '^trial 1 of 8: train.lr=1e-07: ended before an evaluation: the \$1e-09 of train.max_dollars are spent'
+has err '^no trial was evaluated, so none is the best: the \$1e-09 of train.max_dollars are spent'
+lacks out '(^best|nan)'
+lacks err nan
+run 1 sweep run.yaml train.max_dollars=1e-9 --json
+has out '"event":"sweep_done".*"best":null,"settings":"","value":null,"command":""'
+
 # Side by side, with events; the same winner.
 run 0 sweep run.yaml sweep.at_once=3 --json
 has out '^\{"event":"sweep","trials":8,"rungs":4,"eta":2,"first":0.125,"at_once":3\}$'

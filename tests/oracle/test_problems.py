@@ -99,8 +99,8 @@ def frugal(command, seeds, settings):
 
 def verdict(command, seeds, settings):
     events = frugal(command, seeds, settings)
-    found = [e for e in events if e["event"] == "verdict"]
-    return found[0] if found else None, [e for e in events if e["event"] == "problem"], events[-1]
+    at = [i for i, e in enumerate(events) if e["event"] == "verdict"][-1:]  # the last: those before it are of the run so far
+    return events[at[0]] if at else None, [e for e in events[at[0]:] if e["event"] == "problem"] if at else [], events[-1]
 
 
 def shares(done):
