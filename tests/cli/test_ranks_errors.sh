@@ -70,13 +70,13 @@ both 2 "rank 1 has another version of frugal than rank 0, which has $version"
 echo 'sleep 1' >odd
 both 0 'step 2/2' train.log_every=2
 echo 'exec sleep 100' >odd
-ENDS=1 timeout 120 $launcher -n 2 ./each train.join_s=2 >out 2>err
+ENDS=1 timeout 120 $launcher -n 2 ./each train.join_s=5 >out 2>err
 [ $? = 3 ] || fail "a rank that never comes: the launcher's exit code is not 3"
-[ "$(cat code.0) $(grep -c 'another rank has not come for 2 s (train.join_s), so all 2 end' err)" = "3 1" ] || fail "a rank that never comes"
+[ "$(cat code.0) $(grep -c 'another rank has not come for 5 s (train.join_s), so all 2 end' err)" = "3 1" ] || fail "a rank that never comes"
 
 # One that stops in the middle of the run.
 : >odd >out
-ENDS=1 $launcher -n 2 ./each train.join_s=2 train.steps=1_000_000 train.eval_every=1_000_000 train.log_every=1 >out 2>err &
+ENDS=1 $launcher -n 2 ./each train.join_s=5 train.steps=1_000_000 train.eval_every=1_000_000 train.log_every=1 >out 2>err &
 launched=$!
 for i in $(seq 600); do grep -q '^step 2' out err && break; sleep 0.1; done
 stopped=
@@ -88,7 +88,7 @@ done
 for i in $(seq 300); do kill -0 $launched 2>/dev/null || break; sleep 0.1; done
 kill -0 $launched 2>/dev/null && { kill -9 $launched "$stopped"; fail "the launcher still waits after 30 s"; }
 wait $launched
-[ "$? $(grep -c 'another rank has not come for 2 s (train.join_s), so all 2 end' err)" = "3 1" ] || fail "a rank that stopped: $(tail -n 3 err)"
+[ "$? $(grep -c 'another rank has not come for 5 s (train.join_s), so all 2 end' err)" = "3 1" ] || fail "a rank that stopped: $(tail -n 3 err)"
 
 # A notice is of one machine, and the cloud of rank 1's tells nobody else: all save and end. Rank 0's answers nothing.
 if command -v python3 >/dev/null; then

@@ -62,12 +62,14 @@ for start in $(seq $((kills * 3))); do
     [ ${#pids[@]} -gt 0 ] && kill -9 "${pids[$((RANDOM % ${#pids[@]}))]}" 2>/dev/null && killed=$((killed + 1))
   fi
   ends_or_moves $launched || { kill -9 $launched; fail "start $start ($shard) hangs: $(tail -n 3 run.err)"; exit 1; }
-  wait $launched && { done=1; break; }
+  if wait $launched; then
+    same_numbers whole.safetensors end.safetensors || fail "other weights after $killed kills"
+    [ $killed -lt $kills ] || { done=1; break; }
+    rm -r kept end.safetensors # a quick machine has ended it before all kills were given: once more from the beginning
+  fi
   [ -z "$(ranks_here)" ] || sleep 1
   [ -z "$(ranks_here)" ] || { fail "processes are left after start $start"; exit 1; }
 done
 [ $done = 1 ] || fail "it never ended: $(tail -n 3 run.err)"
-[ $killed -ge $((kills / 2)) ] || fail "only $killed of $kills kills"
-same_numbers whole.safetensors end.safetensors || fail "other weights after $killed kills"
 echo "$killed kills, $start starts"
 exit $failed
