@@ -277,7 +277,8 @@ static void compare(const struct run *one, const struct run *some, i32 count, f6
         most = MAX(apart(one->loss[0], some->loss[0]), apart(mean_loss(one), mean_loss(some)) / 5);
     } else {
         for (i64 i = 0; i < STEPS; i++) most = MAX(most, apart(one->loss[i], some->loss[i]));
-        for (i64 i = 0; i < one->evals; i++) most = MAX(most, apart(one->eval[i], some->eval[i]));
+        for (i64 i = 0; i < MIN(one->evals, EVALS); i++) /* the newest, if there are more */
+            most = MAX(most, apart(one->eval[i], some->eval[i]));
     }
     if (!(most <= bound))
         harness_fail(__FILE__, __LINE__, "%s, %d ranks: losses are %.3g apart, more than %.3g",
