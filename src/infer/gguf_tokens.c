@@ -52,7 +52,7 @@ static enum status put(struct vocabulary *v, i64 id, struct str text, enum token
                        "token %.*s has the number %lld, and the model has %lld rows of embeddings",
                        STR_ARG(text), (long long)id, (long long)v->count);
     v->texts[id] = text;
-    v->kinds[id] = kind;
+    v->kinds[id] = (i32)kind;
     return STATUS_OK;
 }
 

@@ -427,6 +427,10 @@ TEST(batch_norms_of_ranks_see_what_those_of_micro_batches_see)
 
 /* --- what ends a run, and what it keeps --- */
 
+/* A rate at which the loss rises multiplies a rounding at each step, to 2e-9 in 13 of them; a wrong sum is seen in the
+ * first digits. */
+static const f64 wild_lr = 0.3, wild_bound = 1e-6;
+
 /* Each acts on several ranks as on one: on a text model in f64, whose losses are equal to 1e-11. */
 static const struct {
     const char      *name;
@@ -488,7 +492,7 @@ TEST(what_ends_a_run_and_what_it_keeps_do_not_depend_on_ranks)
         s               = settings_with(&room, folder, 0, set, COUNT_OF(set));
         s.train.init    = first;
         struct run *one = run_ranks(&room, &s, 1), *some = run_ranks(&room, &s, 2);
-        compare(one, some, 2, 1e-11, rules[k].name);
+        compare(one, some, 2, s.train.lr >= wild_lr ? wild_bound : 1e-11, rules[k].name);
         CHECK(work_is_that_of_one(one, some));
         CHECK_EQ(one->result.stopped, rules[k].ends);
         CHECK_EQ(one->result.rollbacks > 0, s.train.rollbacks > 0);
@@ -511,6 +515,7 @@ struct theft {
     struct run run;
     struct str kept; /* empty: not of this rank */
     i32        stolen;
+    u32        wait_us; /* for the writer, which nothing shows */
 };
 
 /* Before the save of the last step but one somebody deletes the lock, and another run saves there; the writer has
@@ -520,7 +525,7 @@ static void steal(void *context, const struct event_step *e)
     struct theft *t = context;
     char          path[256];
     if (!t->kept.len || e->step < LAST_STEP - 1) return;
-    usleep(400000); /* until the save before is over */
+    usleep(t->wait_us); /* until the save before is over */
     snprintf(path, sizeof path, "%.*s/lock", STR_ARG(t->kept));
     if (e->step == LAST_STEP - 1) t->stolen += !unlink(path);
     snprintf(path, sizeof path, "%.*s/step-000000900.7.1", STR_ARG(t->kept));
@@ -537,31 +542,40 @@ static void *run_robbed(void *context)
     return NULL;
 }
 
+/* One run of two ranks; false: its writer was too slow to find out in time. */
+static bool is_robbed(struct arena *perm, const struct settings *s, u32 wait_us)
+{
+    struct rank_threads *all  = rank_threads_new(perm, 2);
+    struct theft        *t    = NEW(perm, struct theft, 2);
+    struct str           kept = str_cat(perm, folder_new(perm), STR("/kept"));
+    for (i32 i = 0; i < 2; i++) {
+        t[i].run.settings                = *s;
+        t[i].run.r                       = rank_threads_rank(all, i);
+        t[i].kept                        = i ? STR("") : kept;
+        t[i].run.settings.checkpoint.dir = t[i].kept;
+        t[i].wait_us                     = wait_us;
+        CHECK(!pthread_create(&t[i].run.thread, NULL, run_robbed, &t[i]));
+    }
+    for (i32 i = 0; i < 2; i++) pthread_join(t[i].run.thread, NULL);
+    CHECK_EQ(t[0].run.st, t[1].run.st);
+    if (t[0].run.st != STATUS_INTERRUPTED || t[0].stolen != 2) return false;
+    for (i32 i = 0; i < 2; i++) CHECK(strstr(t[i].run.err.text, "another process has saved"));
+    return true;
+}
+
 TEST(a_folder_that_is_taken_at_the_last_step_ends_all_ranks_alike)
 {
     struct str               text     = text_folder(perm, test_seed());
     static const char *const shards[] = { "train.shard=none", "train.shard=state",
                                           "train.shard=all" };
     for (i64 k = 0; k < COUNT_OF(shards); k++) {
-        struct str  folder = folder_new(perm);
-        const char *set[]  = { "train.batch=12",      "train.steps=4",      "train.eval_every=100",
-                               "checkpoint.dir=kept", "checkpoint.every=1", shards[k] };
-        struct settings      s   = settings_with(perm, text, 0, set, COUNT_OF(set));
-        struct rank_threads *all = rank_threads_new(perm, 2);
-        struct theft        *t   = NEW(perm, struct theft, 2);
-        for (i32 i = 0; i < 2; i++) {
-            t[i].run.settings                = s;
-            t[i].run.r                       = rank_threads_rank(all, i);
-            t[i].kept                        = i ? STR("") : str_cat(perm, folder, STR("/kept"));
-            t[i].run.settings.checkpoint.dir = t[i].kept;
-            CHECK(!pthread_create(&t[i].run.thread, NULL, run_robbed, &t[i]));
-        }
-        for (i32 i = 0; i < 2; i++) pthread_join(t[i].run.thread, NULL);
-        CHECK_EQ(t[0].stolen, 2);
-        for (i32 i = 0; i < 2; i++) {
-            CHECK_EQ(t[i].run.st, STATUS_INTERRUPTED);
-            CHECK(strstr(t[i].run.err.text, "another process has saved"));
-        }
+        const char *set[] = { "train.batch=12",      "train.steps=4",      "train.eval_every=100",
+                              "checkpoint.dir=kept", "checkpoint.every=1", shards[k] };
+        struct settings s = settings_with(perm, text, 0, set, COUNT_OF(set));
+        bool            robbed = false;
+        for (u32 wait_us = 400000; !robbed && wait_us < 10000000; wait_us *= 2)
+            robbed = is_robbed(perm, &s, wait_us);
+        CHECK(robbed);
     }
     remove_texts(perm, text);
 }
