@@ -218,15 +218,15 @@ static const char *const usual_headers[][2] = {
     { "Cache-Control", "no-store" },
 };
 
-static i32 send_response(struct MHD_Connection *c, struct MHD_Response *r,
-                         const struct serve_answer *a)
+static mhd_result send_response(struct MHD_Connection *c, struct MHD_Response *r,
+                                const struct serve_answer *a)
 {
     if (!r) return MHD_NO;
     for (i64 i = 0; i < COUNT_OF(usual_headers); i++)
         lib.MHD_add_response_header(r, usual_headers[i][0], usual_headers[i][1]);
     lib.MHD_add_response_header(r, "Content-Type", a->type);
     if (a->header[0]) lib.MHD_add_response_header(r, a->header[0], a->header[1]);
-    i32 sent = lib.MHD_queue_response(c, (unsigned)a->code, r);
+    mhd_result sent = lib.MHD_queue_response(c, (unsigned)a->code, r);
     lib.MHD_destroy_response(r);
     return sent;
 }
@@ -241,12 +241,12 @@ static struct MHD_Response *response_of(const struct serve_answer *a)
     return lib.MHD_create_response_from_buffer((size_t)a->body.len, body.to, MHD_RESPMEM_MUST_COPY);
 }
 
-static i32 send_body(struct MHD_Connection *c, const struct serve_answer *a)
+static mhd_result send_body(struct MHD_Connection *c, const struct serve_answer *a)
 {
     return send_response(c, response_of(a), a);
 }
 
-static i32 refuse(struct MHD_Connection *c, i32 code, const char *why)
+static mhd_result refuse(struct MHD_Connection *c, i32 code, const char *why)
 {
     struct serve_answer a = { .code = code,
                               .type = "text/plain; charset=utf-8",
@@ -281,7 +281,8 @@ static void stream_free(void *context)
     pthread_mutex_unlock(&s->server->lock);
 }
 
-static i32 send_stream(struct server *s, struct MHD_Connection *c, const struct serve_answer *a)
+static mhd_result send_stream(struct server *s, struct MHD_Connection *c,
+                              const struct serve_answer *a)
 {
     struct stream *free = NULL;
     pthread_mutex_lock(&s->lock);
@@ -302,8 +303,8 @@ static i32 send_stream(struct server *s, struct MHD_Connection *c, const struct 
 
 /* ---- answers that are made later ---- */
 
-static i32 send_later(struct server *s, struct MHD_Connection *c, const struct serve_answer *a,
-                      void **kept)
+static mhd_result send_later(struct server *s, struct MHD_Connection *c,
+                             const struct serve_answer *a, void **kept)
 {
     struct job *j = NULL;
     pthread_mutex_lock(&s->lock);
@@ -362,7 +363,7 @@ static struct job *job_of(struct server *s, const void *kept)
 }
 
 /* Its connection is awake again: the job is done, or the server stops. */
-static i32 send_done(struct server *s, struct job *j)
+static mhd_result send_done(struct server *s, struct job *j)
 {
     pthread_mutex_lock(&s->lock);
     struct MHD_Response *r = j->response;
@@ -399,7 +400,7 @@ static bool has_token(struct server *s, struct MHD_Connection *c)
 
 /* The address that was printed has the token; from here on the cookie does, so that it stands in no history and in no
  * link that somebody copies. */
-static i32 welcome(struct server *s, struct MHD_Connection *c)
+static mhd_result welcome(struct server *s, struct MHD_Connection *c)
 {
     struct arena         here   = s->answers;
     struct str           cookie = str_fmt(&here, "%.*s=%.*s; Path=/; HttpOnly; SameSite=Strict",
@@ -412,8 +413,8 @@ static i32 welcome(struct server *s, struct MHD_Connection *c)
     return send_response(c, r, &a);
 }
 
-static i32 answer(struct server *s, struct MHD_Connection *c, const char *url, const char *method,
-                  void **kept)
+static mhd_result answer(struct server *s, struct MHD_Connection *c, const char *url,
+                         const char *method, void **kept)
 {
     struct arena         here = s->answers;
     struct serve_request q    = { .path = str_of(url), .connection = c };
