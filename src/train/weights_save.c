@@ -69,19 +69,6 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
     return to;
 }
 
-/* Of the model and its data, and what its figures are computed in; data.cache and the like are of a machine, and a
- * resumed run has data.shuffle_block from its first start. */
-static bool is_of_model(struct str key)
-{
-    static const char *const theirs[] = { "data.", "model.", "train.lora.", "train.precision",
-                                          "train.wide_sums" };
-    static const char *const others[] = { "data.cache", "data.shuffle_block" };
-    bool                     is       = false;
-    for (i64 i = 0; i < COUNT_OF(theirs); i++) is |= str_starts(key, str_of(theirs[i]));
-    for (i64 i = 0; i < COUNT_OF(others); i++) is &= !str_starts(key, str_of(others[i]));
-    return is;
-}
-
 /* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
  * not the default; and the names of its classes, "class NAME" a line. */
 static struct str settings_of_model(const struct session *s, struct arena *perm)
@@ -92,7 +79,11 @@ static struct str settings_of_model(const struct session *s, struct arena *perm)
     for (i64 i = 0; s->model && i < OPTION_COUNT; i++) {
         struct arena         here = values;
         const struct option *o    = &options[i];
-        if (!is_of_model(o->key)) continue;
+        if (!str_starts(o->key, STR("data.")) && !str_starts(o->key, STR("model.")) &&
+            !str_starts(o->key, STR("train.lora.")))
+            continue;
+        if (str_starts(o->key, STR("data.cache")) || str_eq(o->key, STR("data.shuffle_block")))
+            continue; /* of a machine; and a resumed run has it from its first start */
         option_set_text(o, defaults, o->initial, &here, NULL);
         struct str value = option_shown_text(o, s->settings, &here);
         if (!str_eq(value, option_shown_text(o, defaults, &here)))

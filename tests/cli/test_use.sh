@@ -120,16 +120,6 @@ has err 'prompts.jsonl:1: expected an object with a text "prompt"'
 run 0 evaluate letters
 has out '^perplexity '
 
-# In the precision that it was trained in, whatever this machine would choose.
-for word in fp32 bf16; do
-  unset FRUGAL_TRAIN_PRECISION
-  run 0 train letters.yaml train.precision=$word train.steps=3 run.name=$word
-  grep '^loss ' out >trained
-  run 0 evaluate $word.safetensors
-  grep '^loss ' out | cmp -s - trained || fail "$word weights evaluate to $(grep '^loss ' out), in training $(cat trained)"
-  export FRUGAL_TRAIN_PRECISION=fp32
-done
-
 # A run with a tokenizer of its own (data.tokenizer) is continued with that one.
 for i in $(seq 40); do echo '{"prompt": "abc", "completion": " def"}'; done >pairs.jsonl
 run 0 tokenize --train 260 --tokenizer words letters.txt
