@@ -81,7 +81,7 @@ def main():
     failed += sides_known() + bills_known() + comparisons_judged()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
-        levers.measure("gpt", "unknown", 1, PLAIN)
+        levers.measure("gpt", "unknown", 1, PLAIN, 1)
         print("FAILED: a row with an unknown setting ran")
         failed += 1
     except common.Failed as e:

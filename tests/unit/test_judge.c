@@ -126,8 +126,14 @@ TEST(a_slow_disk_at_the_seam_is_named)
 
 /* By this clock a step takes six seconds, all of them in the subscriber. */
 static _Atomic i64 slow_ns;
-static i64         slow_now(struct os *os) { return (void)os, slow_ns; }
-static void        six_seconds(void *context, const struct event_step *p)
+static i64         slow_now(struct os *os)
+{
+    (void)os;
+    i64 now = slow_ns;
+    return now;
+}
+
+static void six_seconds(void *context, const struct event_step *p)
 {
     (void)context, (void)p;
     slow_ns += 6000000000;
@@ -156,7 +162,12 @@ static void on_problem(void *context, const struct event_problem *p)
 }
 
 /* The machine is measured by the real clock, so what it takes is not seen here; that it was done is. */
-static i64 ticking_now(struct os *os) { return (void)os, ++slow_ns; }
+static i64 ticking_now(struct os *os)
+{
+    (void)os;
+    i64 now = ++slow_ns;
+    return now;
+}
 
 TEST(the_machine_is_measured_once_there_is_time_and_never_after_a_cap)
 {
