@@ -98,9 +98,12 @@ if command -v python3 >/dev/null; then
   for i in $(seq 200); do [ -f port ] && break; sleep 0.05; done
   echo 'export AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$(cat port)' >odd
   export AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1
+  all=$FRUGAL_SPOT_METADATA # ./check sets it for every rank
+  unset FRUGAL_SPOT_METADATA
   both 4 '^stopped after step [0-9]*: AWS will terminate this spot machine in [0-9]* s (rank 1)$' spot.cloud=aws train.steps=1_000_000 \
     train.eval_every=1_000_000 checkpoint.dir=kept
   unset AWS_EC2_METADATA_SERVICE_ENDPOINT
+  [ -z "$all" ] || export FRUGAL_SPOT_METADATA=$all
   kill $server
   wait $server 2>/dev/null
   step=$(sed -n 's/^stopped after step \([0-9]*\):.*/\1/p' out err)
