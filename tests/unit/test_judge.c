@@ -6,6 +6,7 @@
 #include "support/picture.h"
 #include "support/small_run.h"
 #include "train/train.h"
+#include <stdatomic.h>
 #include <unistd.h>
 
 static const char layers[] = "[flatten, {dense: 8}, relu, {dense: 4}]";
@@ -129,8 +130,7 @@ static _Atomic i64 slow_ns;
 static i64         slow_now(struct os *os)
 {
     (void)os;
-    i64 now = slow_ns;
-    return now;
+    return atomic_load(&slow_ns);
 }
 
 static void six_seconds(void *context, const struct event_step *p)
@@ -165,8 +165,7 @@ static void on_problem(void *context, const struct event_problem *p)
 static i64 ticking_now(struct os *os)
 {
     (void)os;
-    i64 now = ++slow_ns;
-    return now;
+    return atomic_fetch_add(&slow_ns, 1) + 1;
 }
 
 TEST(the_machine_is_measured_once_there_is_time_and_never_after_a_cap)
