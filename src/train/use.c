@@ -164,10 +164,15 @@ static struct feeds next_feeds(i64 length, i64 vocabulary)
     return feeds;
 }
 
-/* Casts of all weights would take longer than one row of products. */
-static void full_precision(struct train_config *t)
+/* train.precision=auto: a GPU keeps matrices in bf16, as train does its products, and reads half the bytes for a token;
+ * on the processor casts of all weights would take longer than one row of products. */
+static void precision_to_continue(struct session *s, const struct settings *settings)
 {
-    if (str_eq(t->precision, STR("auto"))) t->precision = STR("fp32");
+    bool asked = !str_eq(settings->train.precision, STR("auto"));
+    bool low   = s->config.precision == DT_BF16 && s->backend->table->behind;
+    if (asked || low || s->precision.dtype == DT_F64) return;
+    s->precision        = (struct precision){ .dtype = DT_F32 };
+    s->config.precision = DT_F32;
 }
 
 static enum status open_next(struct use *u, struct os *os, const struct use_next_config *config,
@@ -176,14 +181,13 @@ static enum status open_next(struct use *u, struct os *os, const struct use_next
     struct settings *s    = &u->settings;
     struct model    *m    = NULL;
     i64              most = s->model.places ? s->model.places : s->model.context;
-    full_precision(&s->train);
     if (config->now) on_the_processor(config->now, &s->train);
     s->train.batch = 0;
     enum status st = session_device(&u->s, os, s, perm, err);
     if (st) return st;
+    precision_to_continue(&u->s, s);
     u->s.of            = config->now;
-    bool far           = u->s.backend->table->behind;
-    bool cached        = config->cache == USE_CACHE_ON || (config->cache == USE_CACHE_AUTO && !far);
+    bool cached        = config->cache != USE_CACHE_OFF;
     u->length          = config->length ? MIN(config->length, most) : most;
     u->vocabulary      = s->model.vocabulary;
     u->sequences       = MAX(config->sequences, 1);

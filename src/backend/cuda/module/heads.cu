@@ -1,6 +1,6 @@
 /* heads.cu - what is done to query and key heads before attention: rotary positions and norms. x is
  * [B, T, heads of D numbers]; only the first `heads` of them are changed. */
-#include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/early.cuh"
 #include "ir/rope.h"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
@@ -71,7 +71,9 @@ __global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 b
     i64            half = s.D / 2, t = blockIdx.x;
     i32            lanes = lanes_of(s.D), lane = (i32)threadIdx.x % lanes;
     f32            co[RUN], si[RUN];
-    i64            place = at ? at[blockIdx.y * s.T + t] : t;
+    early_go();
+    early_wait();
+    i64 place = at ? at[blockIdx.y * s.T + t] : t;
     for (i64 i = threadIdx.x; i < half; i += blockDim.x) {
         turn_of(place, i, s.D, by, &cosines[i], &sines[i]);
         sines[i] *= sign;
@@ -174,10 +176,10 @@ static void run_ROPE_runs(const struct gpu_call *c)
     dim3 grid((unsigned)s.T, (unsigned)rows);
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        rope_runs<T><<<grid, (unsigned)threads, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]),
-            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, batch, turn_by(c->at),
-            c->at->inverse ? -1.f : 1.f);
+        launch_rows(c->gpu, s.T * batch, rope_runs<T>, grid, (unsigned)threads,
+                    data_of<T>(c->out[0]), data_of<T>(c->in[0]),
+                    c->in_count == 2 ? data_of<i32>(c->in[1]) : (i32 *)NULL, s, batch,
+                    turn_by(c->at), c->at->inverse ? -1.f : 1.f);
     });
 }
 
