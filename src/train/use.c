@@ -231,6 +231,8 @@ bool use_must_stop(struct use *u) { return session_check_signal(&u->s, 0, NULL) 
 const struct settings *use_run_settings(const struct session *now) { return now->settings; }
 struct os             *use_run_os(const struct session *now) { return now->os; }
 
+struct train_loaded use_loaded(const struct use *u) { return u->s.loaded; }
+
 i64  use_length(const struct use *u) { return u->length; }
 i64  use_vocabulary(const struct use *u) { return u->vocabulary; }
 i64  use_sequences(const struct use *u) { return u->sequences; }

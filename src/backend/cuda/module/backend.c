@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
+#include "backend/cuda/module/loading.h"
 #include "base/os.h"
 #include <cublasLt.h>
 #include <string.h>
@@ -513,6 +514,18 @@ static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 byte
     return 0;
 }
 
+static void cuda_load(struct backend *b, const struct backend_part *parts, i64 count,
+                      struct pool *pool, backend_fill *fill, void *context)
+{
+    struct cuda *cuda = cuda_of(b);
+    for (i64 i = 0; i < count; i++) {
+        ASSERT(parts[i].bytes <= BACKEND_PART_BYTES && parts[i].offset >= 0);
+        ASSERT(parts[i].offset + parts[i].bytes <= cuda->arena_bytes);
+    }
+    must(cudaStreamSynchronize(cuda->gpu.stream));
+    must(loading_run(cuda->arena, parts, count, pool, fill, context));
+}
+
 static void deliver(struct answer *a)
 {
     if (!a->to) return;
@@ -690,6 +703,7 @@ static const struct backend_table cuda_table = {
     .alloc        = cuda_alloc,
     .prepare      = cuda_prepare,
     .put          = cuda_put,
+    .load         = cuda_load,
     .get          = cuda_get,
     .run          = cuda_run,
     .wait         = cuda_wait,
