@@ -163,9 +163,9 @@ static void load_pieces(struct session *s, const struct st_folder *f, const stru
     bool converts = false;
     for (i64 i = 0; i < all->count; i++) {
         if (!in_pieces(all, i)) continue;
-        most += shape_count(all->list[i].shape) /
-                    piece_count(&all->list[i], all->ours[i]->type.dtype) +
-                1;
+        most +=
+            shape_count(all->list[i].shape) / piece_count(&all->list[i], all->ours[i]->type.dtype) +
+            1;
         converts |= !is_same(f, all, i);
     }
     struct piece        *pieces = NEW(&scratch, struct piece, most + 1);
@@ -216,11 +216,11 @@ static enum status check_init(struct session *s, struct str folder, struct arena
 static void load_all(struct session *s, const struct st_folder *f, const struct sources *all,
                      struct arena scratch)
 {
-    i64               given   = s->settings->train.threads, packed = largest_packed(all);
-    i64               begin   = s->os->now_ns(s->os);
-    struct pool      *pool    = pool_open(&scratch, given ? (i32)given : pool_machine_threads());
-    struct packer    *packer  = packed ? packed_open(s, packed, &scratch) : NULL;
-    struct weights_to to      = { .s = s, .scratch = arena_part(&scratch, STRETCH_BYTES) };
+    i64               given = s->settings->train.threads, packed = largest_packed(all);
+    i64               begin  = s->os->now_ns(s->os);
+    struct pool      *pool   = pool_open(&scratch, given ? (i32)given : pool_machine_threads());
+    struct packer    *packer = packed ? packed_open(s, packed, &scratch) : NULL;
+    struct weights_to to     = { .s = s, .scratch = arena_part(&scratch, STRETCH_BYTES) };
     load_pieces(s, f, all, pool, scratch);
     pool_close(pool);
     for (i64 i = 0; i < all->count; i++) {

@@ -281,7 +281,8 @@ static void case_matmul(struct maker *m)
     i64 ta = draw_coin(m->draw), tb = draw_coin(m->draw), kind = draw_to(m->draw, 5);
     if (kind == 4) { /* a few rows, as of new tokens: kernels of their own */
         ta = 0, tb = 1;
-        M = 1 + draw_to(m->draw, 5), N = size(m, 700), K = 8 * size(m, 600) - 4 * draw_coin(m->draw);
+        M = 1 + draw_to(m->draw, 5), N = size(m, 700),
+        K = 8 * size(m, 600) - 4 * draw_coin(m->draw);
     }
     struct shape a = ta ? shape_2(K, M) : shape_2(M, K), b = tb ? shape_2(N, K) : shape_2(K, N);
     if (kind == 0) { /* a batch of products */

@@ -52,8 +52,8 @@ template <int Q, int V> struct seen {
 #pragma unroll
             for (int d = EIGHT / 2; d; d >>= 1) score += __shfl_xor_sync(lanes, score, d);
             f32 next = fmaxf(top[h], score), old = exp2f(top[h] - next), p = exp2f(score - next);
-            top[h]   = next;
-            sum[h]   = sum[h] * old + p;
+            top[h] = next;
+            sum[h] = sum[h] * old + p;
 #pragma unroll
             for (int i = 0; i < 4 * V; i++) o[h][i] = o[h][i] * old + p * v[i];
         }

@@ -9,8 +9,11 @@
 #include "backend/cuda/module/maps.cuh"
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
-enum { AHEAD = 4, EARLY = 8 }; /* packs a lane has on their way; those it asks for before x is there */
-enum { ROWS_MAX = 4 };         /* from 8 on cuBLASLt's tensor cores are faster */
+enum {
+    AHEAD = 4,
+    EARLY = 8
+};                     /* packs a lane has on their way; those it asks for before x is there */
+enum { ROWS_MAX = 4 }; /* from 8 on cuBLASLt's tensor cores are faster */
 enum { WARPS_A_PROCESSOR = 32 }; /* enough to keep the memory busy */
 
 struct few_rows {
@@ -52,8 +55,8 @@ __device__ inline void finish(const struct few_rows &g, const struct maps &maps,
 template <int M, int R, class T>
 __device__ inline void dots(f32 (*sum)[M], const struct few_rows &g, i64 row, int first, int step)
 {
-    constexpr int N     = pack<T>::N;
-    const T      *w     = (const T *)g.w, *x = (const T *)g.x;
+    constexpr int N = pack<T>::N;
+    const T      *w = (const T *)g.w, *x = (const T *)g.x;
     int           packs = (int)(g.K / N);
     for (int at = first; at < packs; at += step * AHEAD) {
         pack<T> v[AHEAD][R];
@@ -91,8 +94,8 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int  N = pack<T>::N;
     __shared__ f32 part[WARPS][R * M];
     int            warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = 32 * g.split;
-    int            first = warp % g.split * 32 + lane;
-    i64            row   = ((i64)blockIdx.x * (WARPS / g.split) + warp / g.split) * R;
+    int            first     = warp % g.split * 32 + lane;
+    i64            row       = ((i64)blockIdx.x * (WARPS / g.split) + warp / g.split) * R;
     f32            sum[R][M] = {}, mine = 0;
     early_go();
     for (int a = 0; a < EARLY; a++) {

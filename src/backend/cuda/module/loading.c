@@ -30,7 +30,8 @@ static cudaError_t lane_open(struct lane *l, u8 *pinned)
     for (i32 i = 0; i < SLOTS; i++) {
         l->pinned[i] = pinned + (i64)i * BACKEND_PART_BYTES;
         if (e == cudaSuccess)
-            e = cudaEventCreateWithFlags(&l->done[i], cudaEventDisableTiming | cudaEventBlockingSync);
+            e = cudaEventCreateWithFlags(&l->done[i],
+                                         cudaEventDisableTiming | cudaEventBlockingSync);
     }
     return e;
 }
@@ -58,9 +59,9 @@ static cudaError_t load_part(struct loading *all, struct lane *l, i64 index, i32
 /* Lane by lane: neighbours in the files are read by one thread. */
 static void load_lane(void *context, i64 index, i32 worker)
 {
-    struct loading *all   = context;
-    struct lane    *l     = &all->lane[index];
-    i64             begin = all->count * index / all->lanes, end = all->count * (index + 1) / all->lanes;
+    struct loading *all = context;
+    struct lane    *l   = &all->lane[index];
+    i64 begin = all->count * index / all->lanes, end = all->count * (index + 1) / all->lanes;
     for (i64 i = begin; l->failed == cudaSuccess && i < end; i++)
         l->failed = load_part(all, l, i, worker);
     if (l->failed == cudaSuccess) l->failed = cudaStreamSynchronize(l->stream);
@@ -73,7 +74,7 @@ cudaError_t loading_run(u8 *arena, const struct backend_part *parts, i64 count, 
     void          *pinned = NULL;
     all.lanes             = (i32)MAX(1, MIN(MIN((i64)pool_threads(pool), LANES_MAX), count));
     i64         each      = (i64)SLOTS * BACKEND_PART_BYTES;
-    cudaError_t e         = cudaHostAlloc(&pinned, (size_t)(all.lanes * each), cudaHostAllocDefault);
+    cudaError_t e = cudaHostAlloc(&pinned, (size_t)(all.lanes * each), cudaHostAllocDefault);
     for (i32 i = 0; e == cudaSuccess && i < all.lanes; i++)
         e = lane_open(&all.lane[i], (u8 *)pinned + i * each);
     if (e == cudaSuccess) pool_run(pool, all.lanes, load_lane, &all);

@@ -73,10 +73,10 @@ template <class F> static void run_map2(const struct gpu_call *c, F f)
 RUN2(ADD) RUN2(SUB) RUN2(MUL) RUN2(DIV) RUN1(RELU) RUN2(RELU_GRAD) RUN1(RELU2) RUN2(RELU2_GRAD)
 RUN1(GELU) RUN2(GELU_GRAD) RUN1(GELU_ERF) RUN2(GELU_ERF_GRAD) RUN1(SILU) RUN2(SILU_GRAD) RUN1(TANH)
 RUN2(TANH_GRAD) RUN1(SIGMOID) RUN2(SIGMOID_GRAD) RUN1(EXP) RUN1(LOG) RUN1(SQRT)
-/* clang-format on */
+    /* clang-format on */
 
-void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count,
-                cudaStream_t stream)
+    void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count,
+                    cudaStream_t stream)
 {
     if (!count) return;
     with_type(type, [&](auto t) {
