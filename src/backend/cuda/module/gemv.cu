@@ -52,7 +52,7 @@ __device__ inline void finish(const struct few_rows &g, const struct maps &maps,
 }
 
 /* Sums over this lane's packs of R rows of the matrix, from pack `first` on. */
-template <int M, int R, class T>
+template <int M, int R, int AHEAD, class T>
 __device__ inline void dots(f32 (*sum)[M], const struct few_rows &g, i64 row, int first, int step)
 {
     constexpr int N = pack<T>::N;
@@ -86,7 +86,7 @@ __device__ inline void dots(f32 (*sum)[M], const struct few_rows &g, i64 row, in
     }
 }
 
-template <int M, int R, class T, class Y>
+template <int M, int R, int AHEAD, int EARLY, class T, class Y>
 __global__ void __launch_bounds__(THREADS)
     few_rows_product(const __grid_constant__ struct few_rows g,
                      const __grid_constant__ struct maps     maps)
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(THREADS)
                 prefetch((const T *)g.w + (row + r) * g.K + i);
     }
     early_wait();
-    dots<M, R, T>(sum, g, row, first, step);
+    dots<M, R, AHEAD, T>(sum, g, row, first, step);
 #pragma unroll
     for (int r = 0; r < R; r++) {
 #pragma unroll
@@ -125,6 +125,81 @@ __global__ void __launch_bounds__(THREADS)
     if (lane < R * M && row + r < g.N && m < g.M) finish<T, Y>(g, maps, m, row + r, mine);
 }
 
+
+template <int R, int AHEAD, class T> struct step_of {
+    pack<T>         v[AHEAD][R];
+    __device__ void load(const struct few_rows &g, i64 row, int at, int step, int packs)
+    {
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                if (at + a * step < packs)
+                    v[a][r] = load_once((const T *)g.w + min(row + r, g.N - 1) * g.K + (i64)(at + a * step) * pack<T>::N);
+        }
+    }
+    __device__ void dot(f32 *sum, const struct few_rows &g, int at, int step, int packs)
+    {
+        constexpr int N = pack<T>::N;
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            if (at + a * step >= packs) continue;
+            f32 with[N];
+            load_f32<N>(with, (const T *)g.x + (i64)(at + a * step) * N);
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                chunk<N, T> u;
+                memcpy(&u, &v[a][r], sizeof u);
+#pragma unroll
+                for (int k = 0; k < N; k++) sum[r] += u[k] * with[k];
+            }
+        }
+    }
+};
+
+template <int R, int AHEAD, class T, class Y>
+__global__ void __launch_bounds__(THREADS)
+    stream_product(const __grid_constant__ struct few_rows g, const __grid_constant__ struct maps maps)
+{
+    constexpr int  N = pack<T>::N;
+    __shared__ f32 part[2][WARPS][R];
+    int            warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = 32 * g.split, turn = 0;
+    int            first = warp % g.split * 32 + lane, packs = (int)(g.K / N), group = WARPS / g.split * R;
+    i64            base = (i64)blockIdx.x * group, row = base + warp / g.split * R;
+    early_go();
+    for (int a = 0; a < 2 * AHEAD; a++) {
+        i64 i = (i64)(first + a * step) * N;
+        for (int r = 0; r < R; r++)
+            if (lane % 8 == 0 && i < g.K && row + r < g.N) prefetch((const T *)g.w + (row + r) * g.K + i);
+    }
+    early_wait();
+    step_of<R, AHEAD, T> now, next;
+    now.load(g, row, first, step, packs);
+    for (; base < g.N; base += (i64)gridDim.x * group, row += (i64)gridDim.x * group) {
+        f32 sum[R] = {}, mine = 0;
+        for (int at = first - lane; at < packs; at += step * AHEAD) { /* the same number of times for all lanes */
+            bool last = at + step * AHEAD >= packs;
+            i64  then = last ? row + (i64)gridDim.x * group : row;
+            if (then < g.N) next.load(g, then, last ? first : at + lane + step * AHEAD, step, packs);
+            now.dot(sum, g, at + lane, step, packs);
+            now = next;
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            f32 all = warp_sum(sum[r]);
+            if (lane == r) mine = all;
+        }
+        if (g.split > 1) {
+            if (lane < R) part[turn][warp][lane] = mine;
+            __syncthreads();
+            mine = 0;
+            for (int s = 0; s < g.split && lane < R && warp % g.split == 0; s++) mine += part[turn][warp + s][lane];
+            turn ^= 1;
+        }
+        if (lane < R && row + lane < g.N && warp % g.split == 0) finish<T, Y>(g, maps, 0, row + lane, mine);
+    }
+}
+
 /* --- the row of the table --- */
 
 static i64 rows_of(const struct gpu_call *c) { return shape_rows(c->out[0].type.shape); }
@@ -142,7 +217,7 @@ static bool takes(const struct gpu_call *c)
            K < INT32_MAX;
 }
 
-template <int M, int R, class T, class Y>
+template <int M, int R, int AHEAD, int EARLY, class T, class Y>
 static void launch(const struct gpu_call *c, struct few_rows g, const struct maps &maps)
 {
     i64 packs = g.K / pack<T>::N;
@@ -150,10 +225,21 @@ static void launch(const struct gpu_call *c, struct few_rows g, const struct map
            packs >= 64 * 2 * g.split)
         g.split *= 2;
     i64 blocks = div_up(g.N, (i64)WARPS / g.split * R);
-    launch_early(c->gpu, few_rows_product<M, R, T, Y>, dim3((unsigned)blocks), THREADS, 1, g, maps);
+    launch_early(c->gpu, few_rows_product<M, R, AHEAD, EARLY, T, Y>, dim3((unsigned)blocks), THREADS, 1, g, maps);
 }
 
-static void run(const struct gpu_call *c)
+template <int R, int AHEAD, class T, class Y>
+static void launch_stream(const struct gpu_call *c, struct few_rows g, const struct maps &maps, i64 each)
+{
+    i64 packs = g.K / pack<T>::N;
+    while (g.split < WARPS && g.N / R * g.split < (i64)WARPS_A_PROCESSOR * c->gpu->processors &&
+           packs >= 64 * 2 * g.split)
+        g.split *= 2;
+    i64 blocks = MIN(div_up(g.N, (i64)WARPS / g.split * R), each * c->gpu->processors);
+    launch_early(c->gpu, stream_product<R, AHEAD, T, Y>, dim3((unsigned)blocks), THREADS, 1, g, maps);
+}
+
+template <char WAY> static void run(const struct gpu_call *c)
 {
     struct few_rows g       = {};
     struct maps     maps    = {};
@@ -173,13 +259,31 @@ static void run(const struct gpu_call *c)
     with_types(c->in[0].type.dtype, c->out[0].type.dtype, [&](auto t, auto y) {
         typedef decltype(t) T;
         typedef decltype(y) Y;
-        if (g.M == 1) launch<1, 1, T, Y>(c, g, maps);
-        else if (g.M == 2) launch<2, 2, T, Y>(c, g, maps);
-        else launch<ROWS_MAX, 2, T, Y>(c, g, maps);
+        if (WAY == 'a') launch<1, 1, 4, 8, T, Y>(c, g, maps);
+        if (WAY == 'b') launch<1, 1, 4, 0, T, Y>(c, g, maps);
+        if (WAY == 'c') launch<1, 1, 8, 0, T, Y>(c, g, maps);
+        if (WAY == 'd') launch<1, 2, 4, 0, T, Y>(c, g, maps);
+        if (WAY == 'e') launch_stream<1, 4, T, Y>(c, g, maps, 8);
+        if (WAY == 'f') launch_stream<1, 8, T, Y>(c, g, maps, 5);
+        if (WAY == 'g') launch_stream<2, 4, T, Y>(c, g, maps, 5);
+        if (WAY == 'h') {
+            struct gpu_call d = *c;
+            struct gpu gg = *c->gpu;
+            gg.capability = 80;
+            d.gpu = &gg;
+            launch<1, 1, 4, 0, T, Y>(&d, g, maps);
+        }
+        if (WAY != 'z') return;
+        if (g.M == 2) launch<2, 2, 4, 8, T, Y>(c, g, maps);
+        else launch<ROWS_MAX, 2, 4, 8, T, Y>(c, g, maps);
     });
 }
 
+
+static bool takes_trial(const struct gpu_call *c) { return takes(c) && rows_of(c) == 1 && c->in[0].type.dtype == DT_BF16; }
+#define ROW(x, y) { OP_MATMUL, "gemv_" #x, takes_trial, run<y>, NULL, NULL, DOES_CHAIN },
 extern "C" const struct gpu_kernel gpu_kernels_gemv[] = {
-    { OP_MATMUL, "gemv", takes, run, NULL, NULL, DOES_CHAIN },
+    ROW(a, 'a') ROW(b, 'b') ROW(c, 'c') ROW(d, 'd') ROW(e, 'e') ROW(f, 'f') ROW(g, 'g') ROW(h, 'h')
+    { OP_MATMUL, "gemv", takes, run<'z'>, NULL, NULL, DOES_CHAIN },
 };
 GPU_FAMILY(gemv)
