@@ -1,11 +1,16 @@
 /* gemv.cu - products of a few rows with a matrix [N, K], which take as long as reading the matrix does: one new token of
  * each text that is continued.
  *
- * A warp has R columns of the result, which are rows of the matrix, or shares them with others of its block, each
- * with a part of K, where there are too few for all processors. It reads them in packs of 16 bytes, AHEAD of each on their
+ * A warp has one column of the result, which is a row of the matrix, or shares it with others of its block, each
+ * with a part of K, where there are too few for all processors. It reads it in packs of 16 bytes, several on their
  * way at a time; the few rows x come from the processor's own cache. Sums are f32, in an order that depends on
- * the shape alone. */
+ * the shape alone.
+ *
+ * Of one row the kernel does more on the way, so that there are fewer kernels to a token (join.c): the norm that makes x, by
+ * every block for itself, and swiglu of the result, for which a warp has a row of either half of the matrix. Numbers
+ * between them are rounded as if they were stored. */
 #include "backend/cuda/module/early.cuh"
+#include "backend/cuda/module/join.h"
 #include "backend/cuda/module/maps.cuh"
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
@@ -15,6 +20,7 @@ enum {
 };                     /* packs a lane has on their way; those it asks for before x is there */
 enum { ROWS_MAX = 4 }; /* from 8 on cuBLASLt's tensor cores are faster */
 enum { WARPS_A_PROCESSOR = 32 }; /* enough to keep the memory busy */
+enum { HELD_MAX = 8192 };        /* numbers of a row that is normed: in shared memory */
 
 struct few_rows {
     const void *x, *w, *bias;
@@ -22,6 +28,10 @@ struct few_rows {
     i64         N, K;
     i32         M, split; /* warps that share a row of the matrix */
     bool        wide_bias;
+    const void *scale, *shift; /* of the norm, or NULL */
+    bool        wide_norm, mean;
+    f32         eps;
+    int         early, each;
 };
 
 /* A pack that nobody reads again. */
@@ -37,13 +47,18 @@ template <class T> __device__ inline pack<T> load_once(const T *p)
     return u.v;
 }
 
+template <class T> __device__ inline f32 either(const void *p, bool wide, i64 i)
+{
+    return wide ? ((const f32 *)p)[i] : to_f32(((const T *)p)[i]);
+}
+
 /* Number i of row m of the result, from its sum. */
 template <class T, class Y>
 __device__ inline void finish(const struct few_rows &g, const struct maps &maps, i64 m, i64 i,
                               f32 sum)
 {
     i64 at = m * g.N + i;
-    if (g.bias) sum += g.wide_bias ? ((const f32 *)g.bias)[i] : to_f32(((const T *)g.bias)[i]);
+    if (g.bias) sum += either<T>(g.bias, g.wide_bias, i);
     Y v = from_f32<Y>(sum);
     if (g.kept) ((Y *)g.kept)[at] = v;
     for (int k = 0; k < maps.count; k++)
@@ -51,8 +66,10 @@ __device__ inline void finish(const struct few_rows &g, const struct maps &maps,
     ((Y *)g.y)[at] = v;
 }
 
+/* --- two to four rows --- */
+
 /* Sums over this lane's packs of R rows of the matrix, from pack `first` on. */
-template <int M, int R, int AHEAD, class T>
+template <int M, int R, class T>
 __device__ inline void dots(f32 (*sum)[M], const struct few_rows &g, i64 row, int first, int step)
 {
     constexpr int N = pack<T>::N;
@@ -86,26 +103,19 @@ __device__ inline void dots(f32 (*sum)[M], const struct few_rows &g, i64 row, in
     }
 }
 
-template <int M, int R, int AHEAD, int EARLY, class T, class Y>
+template <int M, int R, class T, class Y>
 __global__ void __launch_bounds__(THREADS)
     few_rows_product(const __grid_constant__ struct few_rows g,
                      const __grid_constant__ struct maps     maps)
 {
-    constexpr int  N = pack<T>::N;
     __shared__ f32 part[WARPS][R * M];
     int            warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = 32 * g.split;
     int            first     = warp % g.split * 32 + lane;
     i64            row       = ((i64)blockIdx.x * (WARPS / g.split) + warp / g.split) * R;
     f32            sum[R][M] = {}, mine = 0;
     early_go();
-    for (int a = 0; a < EARLY; a++) {
-        i64 i = (i64)(first + a * step) * N;
-        for (int r = 0; r < R; r++)
-            if (lane % 8 == 0 && i < g.K && row + r < g.N)
-                prefetch((const T *)g.w + (row + r) * g.K + i);
-    }
     early_wait();
-    dots<M, R, AHEAD, T>(sum, g, row, first, step);
+    dots<M, R, T>(sum, g, row, first, step);
 #pragma unroll
     for (int r = 0; r < R; r++) {
 #pragma unroll
@@ -125,27 +135,62 @@ __global__ void __launch_bounds__(THREADS)
     if (lane < R * M && row + r < g.N && m < g.M) finish<T, Y>(g, maps, m, row + r, mine);
 }
 
+/* --- one row: a block goes on to its next rows of the matrix, whose first packs are on their way by then --- */
 
-template <int R, int AHEAD, class T> struct step_of {
-    pack<T>         v[AHEAD][R];
-    __device__ void load(const struct few_rows &g, i64 row, int at, int step, int packs)
+/* The norm of x in shared memory. Each thread has its packs three times: they are near. */
+template <class T> __device__ inline void hold_norm(T *held, const struct few_rows &g)
+{
+    constexpr int N   = pack<T>::N;
+    const T      *x   = (const T *)g.x;
+    f32           sum = 0, v[N], mean = 0;
+    int           packs = (int)(g.K / N);
+    for (int i = threadIdx.x; g.mean && i < packs; i += THREADS) {
+        load_f32<N>(v, x + i * N);
+#pragma unroll
+        for (int k = 0; k < N; k++) sum += v[k];
+    }
+    if (g.mean) mean = block_sum(sum) / (f32)g.K;
+    sum = 0;
+    for (int i = threadIdx.x; i < packs; i += THREADS) {
+        load_f32<N>(v, x + i * N);
+#pragma unroll
+        for (int k = 0; k < N; k++) sum += (v[k] - mean) * (v[k] - mean);
+    }
+    f32 rstd = 1 / sqrtf(block_sum(sum) / (f32)g.K + g.eps);
+    for (int i = threadIdx.x; i < packs; i += THREADS) {
+        load_f32<N>(v, x + i * N);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            v[k] =
+                (v[k] - mean) * rstd * (g.scale ? either<T>(g.scale, g.wide_norm, i * N + k) : 1) +
+                (g.shift ? either<T>(g.shift, g.wide_norm, i * N + k) : 0);
+        store_f32<N>(held + i * N, v);
+    }
+    __syncthreads();
+}
+
+/* Packs at, at + step, … of R rows of the matrix. */
+template <int R, int AHEAD, class T> struct run_of {
+    pack<T> v[AHEAD][R];
+
+    __device__ void load(const T *const *w, int at, int step, int packs)
     {
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
 #pragma unroll
             for (int r = 0; r < R; r++)
                 if (at + a * step < packs)
-                    v[a][r] = load_once((const T *)g.w + min(row + r, g.N - 1) * g.K + (i64)(at + a * step) * pack<T>::N);
+                    v[a][r] = load_once(w[r] + (i64)(at + a * step) * pack<T>::N);
         }
     }
-    __device__ void dot(f32 *sum, const struct few_rows &g, int at, int step, int packs)
+    __device__ void dot(f32 *sum, const T *x, int at, int step, int packs)
     {
         constexpr int N = pack<T>::N;
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
             if (at + a * step >= packs) continue;
             f32 with[N];
-            load_f32<N>(with, (const T *)g.x + (i64)(at + a * step) * N);
+            load_f32<N>(with, x + (i64)(at + a * step) * N);
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 chunk<N, T> u;
@@ -157,46 +202,72 @@ template <int R, int AHEAD, class T> struct step_of {
     }
 };
 
-template <int R, int AHEAD, class T, class Y>
-__global__ void __launch_bounds__(THREADS)
-    stream_product(const __grid_constant__ struct few_rows g, const __grid_constant__ struct maps maps)
+/* Both halves of a gate, each rounded as a product's result is. */
+template <class T> __device__ inline void finish_gate(const struct few_rows &g, i64 i, f32 a, f32 b)
 {
-    constexpr int  N = pack<T>::N;
-    __shared__ f32 part[2][WARPS][R];
-    int            warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = 32 * g.split, turn = 0;
-    int            first = warp % g.split * 32 + lane, packs = (int)(g.K / N), group = WARPS / g.split * R;
-    i64            base = (i64)blockIdx.x * group, row = base + warp / g.split * R;
+    if (g.bias) a += either<T>(g.bias, g.wide_bias, i);
+    if (g.bias) b += either<T>(g.bias, g.wide_bias, i + g.N / 2);
+    a = to_f32(from_f32<T>(a)), b = to_f32(from_f32<T>(b));
+    ((T *)g.y)[i] = from_f32<T>(a * sigmoid(a) * b);
+}
+
+template <bool NORM, bool GATE, int AHEAD, class T, class Y>
+__global__ void __launch_bounds__(THREADS)
+    one_row_product(const __grid_constant__ struct few_rows g,
+                    const __grid_constant__ struct maps     maps)
+{
+    constexpr int            N = pack<T>::N, R = GATE ? 2 : 1;
+    __shared__ f32           part[2][WARPS][R];
+    __shared__ alignas(16) T held[NORM ? HELD_MAX : N];
+    int      warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = 32 * g.split, turn = 0;
+    int      first = warp % g.split * 32 + lane, packs = (int)(g.K / N), group = WARPS / g.split;
+    i64      rows = g.N / R, stride = (i64)gridDim.x * group, base = (i64)blockIdx.x * group;
+    i64      row = base + warp / g.split;
+    const T *x   = (const T *)g.x, *w[R];
+    for (int r = 0; r < R; r++) w[r] = (const T *)g.w + (min(row, rows - 1) + r * rows) * g.K;
     early_go();
-    for (int a = 0; a < 2 * AHEAD; a++) {
-        i64 i = (i64)(first + a * step) * N;
+    for (int a = 0; a < g.early; a++) {
+        int i = first + a * step;
         for (int r = 0; r < R; r++)
-            if (lane % 8 == 0 && i < g.K && row + r < g.N) prefetch((const T *)g.w + (row + r) * g.K + i);
+            if (lane % 8 == 0 && i < packs) prefetch(w[r] + (i64)i * N);
     }
     early_wait();
-    step_of<R, AHEAD, T> now, next;
-    now.load(g, row, first, step, packs);
-    for (; base < g.N; base += (i64)gridDim.x * group, row += (i64)gridDim.x * group) {
-        f32 sum[R] = {}, mine = 0;
-        for (int at = first - lane; at < packs; at += step * AHEAD) { /* the same number of times for all lanes */
+    run_of<R, AHEAD, T> now, next;
+    now.load(w, first, step, packs);
+    if (NORM) {
+        hold_norm(held, g);
+        x = held;
+    }
+    for (; base < rows; base += stride, row += stride) {
+        f32 sum[R] = {}, mine[R] = {};
+        for (int at = first - lane; at < packs; at += step * AHEAD) { /* as often in all lanes */
             bool last = at + step * AHEAD >= packs;
-            i64  then = last ? row + (i64)gridDim.x * group : row;
-            if (then < g.N) next.load(g, then, last ? first : at + lane + step * AHEAD, step, packs);
-            now.dot(sum, g, at + lane, step, packs);
+            if (last)
+                for (int r = 0; r < R; r++)
+                    w[r] = (const T *)g.w + (min(row + stride, rows - 1) + r * rows) * g.K;
+            if (!last || base + stride < rows)
+                next.load(w, last ? first : at + lane + step * AHEAD, step, packs);
+            now.dot(sum, x, at + lane, step, packs);
             now = next;
         }
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            f32 all = warp_sum(sum[r]);
-            if (lane == r) mine = all;
-        }
+        for (int r = 0; r < R; r++) mine[r] = warp_sum(sum[r]);
         if (g.split > 1) {
-            if (lane < R) part[turn][warp][lane] = mine;
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                if (!lane) part[turn][warp][r] = mine[r];
             __syncthreads();
-            mine = 0;
-            for (int s = 0; s < g.split && lane < R && warp % g.split == 0; s++) mine += part[turn][warp + s][lane];
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                mine[r] = 0;
+                for (int s = 0; s < g.split; s++)
+                    mine[r] += part[turn][warp / g.split * g.split + s][r];
+            }
             turn ^= 1;
         }
-        if (lane < R && row + lane < g.N && warp % g.split == 0) finish<T, Y>(g, maps, 0, row + lane, mine);
+        if (lane || row >= rows || warp % g.split) continue;
+        if constexpr (GATE) finish_gate<T>(g, row, mine[0], mine[1]);
+        else finish<T, Y>(g, maps, 0, row, mine[0]);
     }
 }
 
@@ -217,73 +288,102 @@ static bool takes(const struct gpu_call *c)
            K < INT32_MAX;
 }
 
-template <int M, int R, int AHEAD, int EARLY, class T, class Y>
-static void launch(const struct gpu_call *c, struct few_rows g, const struct maps &maps)
+bool gemv_takes_norm(const struct gpu_call *c, const struct gpu_call *norm)
 {
-    i64 packs = g.K / pack<T>::N;
-    while (g.split < WARPS && g.N / R * g.split < (i64)WARPS_A_PROCESSOR * c->gpu->processors &&
-           packs >= 64 * 2 * g.split)
-        g.split *= 2;
+    enum dtype weight = norm->in_count > 1 ? norm->in[1].type.dtype : DT_F32;
+    return rows_of(c) == 1 && c->in[1].type.shape.dim[1] <= HELD_MAX &&
+           norm->in[0].count == c->in[0].count && norm->in[0].type.dtype == c->in[0].type.dtype &&
+           (weight == DT_F32 || weight == c->in[0].type.dtype);
+}
+
+bool gemv_takes_gate(const struct gpu_call *c)
+{
+    return rows_of(c) == 1 && !c->at->then.count && c->in[1].type.shape.dim[0] % 2 == 0 &&
+           c->in[0].type.dtype == c->out[0].type.dtype;
+}
+
+/* Warps of a block share rows where there are too few for all processors. */
+static i32 split_of(const struct gpu_call *c, i64 rows, i64 packs)
+{
+    i32 split = 1;
+    while (split < WARPS && rows * split < (i64)WARPS_A_PROCESSOR * c->gpu->processors &&
+           packs >= 64 * 2 * split)
+        split *= 2;
+    return split;
+}
+
+template <int M, int R, class T, class Y>
+static void launch_few(const struct gpu_call *c, struct few_rows g, const struct maps &maps)
+{
+    g.split    = split_of(c, g.N / R, g.K / pack<T>::N);
     i64 blocks = div_up(g.N, (i64)WARPS / g.split * R);
-    launch_early(c->gpu, few_rows_product<M, R, AHEAD, EARLY, T, Y>, dim3((unsigned)blocks), THREADS, 1, g, maps);
+    launch_early(c->gpu, few_rows_product<M, R, T, Y>, dim3((unsigned)blocks), THREADS, 1, g, maps);
 }
 
-template <int R, int AHEAD, class T, class Y>
-static void launch_stream(const struct gpu_call *c, struct few_rows g, const struct maps &maps, i64 each)
+template <bool NORM, bool GATE, int AHEAD, class T, class Y>
+static void launch_one(const struct gpu_call *c, struct few_rows g, const struct maps &maps)
 {
-    i64 packs = g.K / pack<T>::N;
-    while (g.split < WARPS && g.N / R * g.split < (i64)WARPS_A_PROCESSOR * c->gpu->processors &&
-           packs >= 64 * 2 * g.split)
-        g.split *= 2;
-    i64 blocks = MIN(div_up(g.N, (i64)WARPS / g.split * R), each * c->gpu->processors);
-    launch_early(c->gpu, stream_product<R, AHEAD, T, Y>, dim3((unsigned)blocks), THREADS, 1, g, maps);
+    i64 rows = g.N / (GATE ? 2 : 1), each = g.each ? g.each : GATE ? 5 : AHEAD > 4 ? 5 : 8;
+    g.split    = split_of(c, rows, g.K / pack<T>::N);
+    i64 blocks = MIN(div_up(rows, WARPS / g.split), each * c->gpu->processors);
+    launch_early(c->gpu, one_row_product<NORM, GATE, AHEAD, T, Y>, dim3((unsigned)blocks), THREADS,
+                 1, g, maps);
 }
 
-template <char WAY> static void run(const struct gpu_call *c)
+static struct few_rows few_rows_of(const struct gpu_call *c)
 {
-    struct few_rows g       = {};
+    struct few_rows        g    = {};
+    const struct gpu_call *norm = c->before;
+    g.x                         = norm ? norm->in[0].data : c->in[0].data;
+    g.w                         = c->in[1].data;
+    g.bias                      = c->in_count > 2 ? c->in[2].data : NULL;
+    g.wide_bias                 = c->in_count > 2 && c->in[2].type.dtype == DT_F32;
+    g.y                         = c->gate ? c->gate->data : c->out[0].data;
+    g.kept                      = c->at->then.keep ? c->out[1].data : NULL;
+    g.N                         = c->in[1].type.shape.dim[0];
+    g.K                         = c->in[1].type.shape.dim[1];
+    g.M                         = (i32)rows_of(c);
+    if (!norm) return g;
+    g.scale     = norm->in_count > 1 ? norm->in[1].data : NULL;
+    g.shift     = norm->in_count > 2 ? norm->in[2].data : NULL;
+    g.wide_norm = norm->in_count > 1 && norm->in[1].type.dtype == DT_F32;
+    g.mean      = norm->op == OP_LAYERNORM;
+    g.eps       = (f32)norm->at->eps;
+    return g;
+}
+
+template <int AHEAD, int EARLY, int EACH> static void run(const struct gpu_call *c)
+{
+    struct few_rows g       = few_rows_of(c);
     struct maps     maps    = {};
     i32             operand = c->in_count;
-    g.x                     = c->in[0].data;
-    g.w                     = c->in[1].data;
-    g.bias                  = c->in_count > 2 ? c->in[2].data : NULL;
-    g.wide_bias             = c->in_count > 2 && c->in[2].type.dtype == DT_F32;
-    g.y                     = c->out[0].data;
-    g.kept                  = c->at->then.keep ? c->out[1].data : NULL;
-    g.N                     = c->in[1].type.shape.dim[0];
-    g.K                     = c->in[1].type.shape.dim[1];
-    g.M                     = (i32)rows_of(c);
-    g.split                 = 1;
+    g.early = EARLY, g.each = EACH;
     maps.mul = (f32)c->at->mul, maps.add = (f32)c->at->add, maps.cap = (f32)c->at->cap;
     for (i32 i = 0; i < c->at->then.count; i++) add_map(&maps, c, c->at->then.op[i], &operand);
     with_types(c->in[0].type.dtype, c->out[0].type.dtype, [&](auto t, auto y) {
         typedef decltype(t) T;
         typedef decltype(y) Y;
-        if (WAY == 'a') launch<1, 1, 4, 8, T, Y>(c, g, maps);
-        if (WAY == 'b') launch<1, 1, 4, 0, T, Y>(c, g, maps);
-        if (WAY == 'c') launch<1, 1, 8, 0, T, Y>(c, g, maps);
-        if (WAY == 'd') launch<1, 2, 4, 0, T, Y>(c, g, maps);
-        if (WAY == 'e') launch_stream<1, 4, T, Y>(c, g, maps, 8);
-        if (WAY == 'f') launch_stream<1, 8, T, Y>(c, g, maps, 5);
-        if (WAY == 'g') launch_stream<2, 4, T, Y>(c, g, maps, 5);
-        if (WAY == 'h') {
-            struct gpu_call d = *c;
-            struct gpu gg = *c->gpu;
-            gg.capability = 80;
-            d.gpu = &gg;
-            launch<1, 1, 4, 0, T, Y>(&d, g, maps);
-        }
-        if (WAY != 'z') return;
-        if (g.M == 2) launch<2, 2, 4, 8, T, Y>(c, g, maps);
-        else launch<ROWS_MAX, 2, 4, 8, T, Y>(c, g, maps);
+        if (g.M == 2) launch_few<2, 2, T, Y>(c, g, maps);
+        else if (g.M > 2) launch_few<ROWS_MAX, 2, T, Y>(c, g, maps);
+        else if (c->gate && c->before) launch_one<true, true, AHEAD, T, T>(c, g, maps);
+        else if (c->gate) launch_one<false, true, AHEAD, T, T>(c, g, maps);
+        else if (c->before) launch_one<true, false, AHEAD, T, Y>(c, g, maps);
+        else launch_one<false, false, AHEAD, T, Y>(c, g, maps);
     });
 }
 
-
-static bool takes_trial(const struct gpu_call *c) { return takes(c) && rows_of(c) == 1 && c->in[0].type.dtype == DT_BF16; }
-#define ROW(x, y) { OP_MATMUL, "gemv_" #x, takes_trial, run<y>, NULL, NULL, DOES_CHAIN },
+static bool takes_trial(const struct gpu_call *c)
+{
+    return takes(c) && rows_of(c) == 1 && c->in[0].type.dtype == DT_BF16;
+}
+#define D DOES_CHAIN | DOES_NORM | DOES_GATE
 extern "C" const struct gpu_kernel gpu_kernels_gemv[] = {
-    ROW(a, 'a') ROW(b, 'b') ROW(c, 'c') ROW(d, 'd') ROW(e, 'e') ROW(f, 'f') ROW(g, 'g') ROW(h, 'h')
-    { OP_MATMUL, "gemv", takes, run<'z'>, NULL, NULL, DOES_CHAIN },
+    { OP_MATMUL, "gemv_a", takes_trial, run<4, 8, 0>, NULL, NULL, D },
+    { OP_MATMUL, "gemv_b", takes_trial, run<4, 0, 0>, NULL, NULL, D },
+    { OP_MATMUL, "gemv_c", takes_trial, run<4, 8, 100000>, NULL, NULL, D },
+    { OP_MATMUL, "gemv_d", takes_trial, run<8, 8, 0>, NULL, NULL, D },
+    { OP_MATMUL, "gemv_e", takes_trial, run<4, 16, 0>, NULL, NULL, D },
+    { OP_MATMUL, "gemv_f", takes_trial, run<4, 0, 100000>, NULL, NULL, D },
+    { OP_MATMUL, "gemv", takes, run<4, 8, 0>, NULL, NULL, D },
 };
 GPU_FAMILY(gemv)
