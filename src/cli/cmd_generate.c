@@ -3,6 +3,7 @@
 #include "cli/jobs.h"
 #include "data/tokenize.h"
 #include "infer/generate.h"
+#include <math.h>
 
 enum status command_generate(struct cli *c, struct err *err);
 
@@ -28,6 +29,8 @@ struct shown {
     i64                      current; /* the text that is shown */
     enum os_signal           signal;  /* that stopped it */
     i64                      context; /* tokens that the model reads at most */
+    i64                      began_ns;
+    i64                     *first_ns; /* of each text: its first new token; 0: none yet */
     struct arena             memory, own;
     struct textbuf           text;    /* what was generated of it */
     i64                      printed; /* bytes of that */
@@ -72,6 +75,7 @@ static bool on_token(void *context, i64 index, i64 token, struct str bytes)
 {
     struct shown *s = context;
     (void)token;
+    if (!s->first_ns[index]) s->first_ns[index] = s->cli->os->now_ns(s->cli->os);
     if (index == s->current) {
         textbuf_add(&s->text, bytes);
         print_to(s, whole_end(textbuf_str(&s->text), s->printed));
@@ -141,6 +145,12 @@ static enum status tokenizer_of(struct cli *c, const struct settings *s, i64 voc
         "which tokenizer? Give --tokenizer, the folder or file that the text was tokenized with");
 }
 
+/* NaN: it never was. */
+static f64 seconds_until(const struct shown *s, i64 ns)
+{
+    return ns ? (f64)(ns - s->began_ns) * 1e-9 : NAN;
+}
+
 static void show_end(struct shown *s, enum generated how)
 {
     struct cli    *c       = s->cli;
@@ -165,6 +175,8 @@ static void show_end(struct shown *s, enum generated how)
               : how == GENERATED_FULL    ? STR("full")
               : how == GENERATED_STOPPED ? STR("stopped")
                                          : STR("count"));
+    event_f64(&b, "first_s", seconds_until(s, s->first_ns[s->current]));
+    event_f64(&b, "seconds", seconds_until(s, c->os->now_ns(c->os)));
     event_end(&b, c->say);
 }
 
@@ -197,6 +209,8 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     if (st) return st;
     struct shown shown = { .cli = c, .words = &g->words, .prompts = p, .all = all, .begin = begin };
     shown.ended        = NEW(memory, bool, p->count);
+    shown.first_ns     = NEW(memory, i64, p->count);
+    shown.began_ns     = c->os->now_ns(c->os);
     shown.context      = use_length(g->use);
     shown.memory       = arena_part(memory, 1 << 28);
     g->on_token        = on_token;
@@ -269,6 +283,18 @@ static i64 longest(const struct prompts *p, i64 tokens)
     return most + BPE_AROUND_MAX + tokens;
 }
 
+/* How fast the weights came, for who measures it. */
+static void show_loaded(struct cli *c, struct train_loaded l)
+{
+    struct arena   scratch = *c->perm;
+    struct textbuf b;
+    if (!c->say->json || !l.bytes) return;
+    b = event_begin(&scratch, "loaded");
+    event_i64(&b, "bytes", l.bytes);
+    event_f64(&b, "seconds", l.seconds);
+    event_end(&b, c->say);
+}
+
 static enum status open_and_write(struct cli *c, const struct config *config, struct generating *g,
                                   const struct prompts *p, struct arena *memory, struct err *err)
 {
@@ -277,6 +303,7 @@ static enum status open_and_write(struct cli *c, const struct config *config, st
     struct str             tokenizer;
     enum status            st = cache_of(c->os, &how.cache, err);
     if (!st) st = use_open_next(c->os, &config->settings, &how, &g->use, err);
+    if (!st) show_loaded(c, use_loaded(g->use));
     if (!st) st = tokenizer_of(c, &config->settings, use_vocabulary(g->use), &tokenizer, err);
     if (!st) st = words_open(&g->words, c->os, tokenizer, memory, err);
     return st ? st : write_on(c, g, p, memory, err);

@@ -164,10 +164,15 @@ static struct feeds next_feeds(i64 length, i64 vocabulary)
     return feeds;
 }
 
-/* Casts of all weights would take longer than one row of products. */
-static void full_precision(struct train_config *t)
+/* train.precision=auto: a GPU keeps matrices in bf16, as train does its products, and reads half the bytes for a token;
+ * on the processor casts of all weights would take longer than one row of products. */
+static void precision_to_continue(struct session *s, const struct settings *settings)
 {
-    if (str_eq(t->precision, STR("auto"))) t->precision = STR("fp32");
+    bool asked = !str_eq(settings->train.precision, STR("auto"));
+    bool low   = s->config.precision == DT_BF16 && s->backend->table->behind;
+    if (asked || low || s->precision.dtype == DT_F64) return;
+    s->precision        = (struct precision){ .dtype = DT_F32 };
+    s->config.precision = DT_F32;
 }
 
 static enum status open_next(struct use *u, struct os *os, const struct use_next_config *config,
@@ -176,23 +181,27 @@ static enum status open_next(struct use *u, struct os *os, const struct use_next
     struct settings *s    = &u->settings;
     struct model    *m    = NULL;
     i64              most = s->model.places ? s->model.places : s->model.context;
-    full_precision(&s->train);
     if (config->now) on_the_processor(config->now, &s->train);
     s->train.batch = 0;
     enum status st = session_device(&u->s, os, s, perm, err);
     if (st) return st;
-    u->s.of            = config->now;
-    bool far           = u->s.backend->table->behind;
-    bool cached        = config->cache == USE_CACHE_ON || (config->cache == USE_CACHE_AUTO && !far);
-    u->length          = config->length ? MIN(config->length, most) : most;
-    u->vocabulary      = s->model.vocabulary;
-    u->sequences       = MAX(config->sequences, 1);
-    u->seen            = NEW(perm, i64, u->sequences);
-    u->rows            = cached ? ROWS_AT_ONCE : 0;
-    struct feeds feeds = next_feeds(u->length, u->vocabulary);
-    s->model.ask       = ASK_NEXT;
-    s->model.lora      = s->train.lora;
-    s->model.cached    = cached ? u->sequences : 0;
+    precision_to_continue(&u->s, s);
+    u->s.of          = config->now;
+    bool cached      = config->cache != USE_CACHE_OFF;
+    u->length        = config->length ? MIN(config->length, most) : most;
+    u->vocabulary    = s->model.vocabulary;
+    u->sequences     = MAX(config->sequences, 1);
+    u->seen          = NEW(perm, i64, u->sequences);
+    u->rows          = cached ? ROWS_AT_ONCE : 0;
+    i64 most_rows    = MAX(u->rows, u->sequences);
+    u->last_sequence = NEW(perm, i32, most_rows);
+    u->last_at       = NEW(perm, i32, u->sequences);
+    memset(u->last_sequence, 0x80, (size_t)most_rows * sizeof(i32)); /* no number that is put */
+    memset(u->last_at, 0x80, (size_t)u->sequences * sizeof(i32));
+    struct feeds feeds          = next_feeds(u->length, u->vocabulary);
+    s->model.ask                = ASK_NEXT;
+    s->model.lora               = s->train.lora;
+    s->model.cached             = cached ? u->sequences : 0;
     u->s.config.eval_batch      = cached ? u->rows : 1;
     u->s.config.eval_batch_last = cached ? u->sequences : 0;
     st                          = model_new(perm, &s->model, &feeds, &m, err);
@@ -227,6 +236,8 @@ bool use_must_stop(struct use *u) { return session_check_signal(&u->s, 0, NULL) 
 const struct settings *use_run_settings(const struct session *now) { return now->settings; }
 struct os             *use_run_os(const struct session *now) { return now->os; }
 
+struct train_loaded use_loaded(const struct use *u) { return u->s.loaded; }
+
 i64  use_length(const struct use *u) { return u->length; }
 i64  use_vocabulary(const struct use *u) { return u->vocabulary; }
 i64  use_sequences(const struct use *u) { return u->sequences; }
@@ -257,13 +268,21 @@ static struct new_rows rows_new(struct arena *perm, i64 room, i64 sequences)
     return r;
 }
 
+/* Most steps differ from the one before in tokens and places alone. */
+static void put_if_new(struct use *u, struct str name, i32 *last, const i32 *now, i64 count)
+{
+    if (!memcmp(last, now, (size_t)count * sizeof *now)) return;
+    memcpy(last, now, (size_t)count * sizeof *now);
+    session_put(&u->s, name, now, count * (i64)sizeof *now);
+}
+
 static void rows_run(struct use *u, enum program_id id, struct new_rows *r)
 {
     for (i64 i = r->count; i < r->room; i++) r->x[i] = 0, r->sequence[i] = -1, r->place[i] = 0;
     session_put(&u->s, STR("x"), r->x, r->room * (i64)sizeof *r->x);
-    session_put(&u->s, STR("sequence"), r->sequence, r->room * (i64)sizeof *r->x);
     session_put(&u->s, STR("place"), r->place, r->room * (i64)sizeof *r->x);
-    session_put(&u->s, STR("at"), r->at, u->sequences * (i64)sizeof *r->x);
+    put_if_new(u, STR("sequence"), u->last_sequence, r->sequence, r->room);
+    put_if_new(u, STR("at"), u->last_at, r->at, u->sequences);
     u->s.backend->table->run(u->s.backend, u->s.set->programs[id]);
     r->count = 0;
 }
@@ -287,11 +306,56 @@ static bool rows_fill(struct use *u, const struct use_text *texts, i64 each, str
     return any;
 }
 
-static void next_cached(struct use *u, const struct use_text *texts, f64 *logits)
+/* The first of the largest; 0 where none is. Sixteen at a time: a processor compares as many at once. */
+static i64 likeliest(const f32 *logits, i64 count)
+{
+    enum { LANES = 16 };
+    f32 top[LANES], most = -INFINITY;
+    i64 whole = count / LANES * LANES;
+    for (i32 k = 0; k < LANES; k++) top[k] = -INFINITY;
+    for (i64 i = 0; i < whole; i += LANES)
+        for (i32 k = 0; k < LANES; k++) top[k] = logits[i + k] > top[k] ? logits[i + k] : top[k];
+    for (i32 k = 0; k < LANES; k++) most = top[k] > most ? top[k] : most;
+    for (i64 i = whole; i < count; i++) most = logits[i] > most ? logits[i] : most;
+    for (i64 i = 0; i < count; i++)
+        if (logits[i] >= most) return i;
+    return 0;
+}
+
+static i64 likeliest_wide(const f64 *logits, i64 count)
+{
+    i64 best = 0;
+    for (i64 i = 1; i < count; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+struct answers { /* of each sequence that is complete: one of the two */
+    f64 *logits;
+    i32 *tokens;
+};
+
+static void take_answers(struct use *u, const bool *complete, struct answers to,
+                         struct arena scratch)
+{
+    i64  size = u->vocabulary, all = u->sequences * size;
+    bool wide    = program_set_find(u->s.set, STR("logits"))->type.dtype == DT_F64;
+    f64 *numbers = NEW(&scratch, f64, to.logits || wide ? all : all / 2 + 1);
+    if (to.logits || wide) session_get_numbers(&u->s, STR("logits"), numbers, all);
+    else session_get(&u->s, STR("logits"), numbers, all * (i64)sizeof(f32));
+    for (i64 i = 0; i < u->sequences; i++) {
+        if (!complete[i]) continue;
+        if (to.logits) memcpy(to.logits + i * size, numbers + i * size, (size_t)size * sizeof(f64));
+        else if (!wide)
+            to.tokens[i] = (i32)likeliest((const f32 *)(const void *)numbers + i * size, size);
+        else to.tokens[i] = (i32)likeliest_wide(numbers + i * size, size);
+    }
+}
+
+static void next_cached(struct use *u, const struct use_text *texts, struct answers to)
 {
     struct arena    scratch  = u->s.scratch;
     bool           *complete = NEW(&scratch, bool, u->sequences);
-    f64            *all      = NEW(&scratch, f64, u->sequences * u->vocabulary);
     struct new_rows one      = rows_new(&scratch, u->sequences, u->sequences);
     struct new_rows many     = rows_new(&scratch, u->rows, u->sequences);
     for (;;) {
@@ -302,23 +366,39 @@ static void next_cached(struct use *u, const struct use_text *texts, f64 *logits
         struct new_rows *r     = steps ? &one : &many;
         bool             done  = rows_fill(u, texts, steps ? 1 : u->rows, r, complete);
         rows_run(u, steps ? PROGRAM_EVAL_LAST : PROGRAM_EVAL, r);
-        if (!done) continue;
-        session_get_numbers(&u->s, STR("logits"), all, u->sequences * u->vocabulary);
-        for (i64 i = 0; i < u->sequences; i++)
-            if (complete[i])
-                memcpy(logits + i * u->vocabulary, all + i * u->vocabulary,
-                       (size_t)u->vocabulary * sizeof *all);
+        if (done) take_answers(u, complete, to, scratch);
     }
+}
+
+static void check_texts(const struct use *u, const struct use_text *texts)
+{
+    for (i64 i = 0; i < u->sequences; i++)
+        ASSERT(!texts[i].count || (texts[i].count > u->seen[i] && texts[i].count <= u->length));
 }
 
 void use_next(struct use *u, const struct use_text *texts, f64 *logits)
 {
-    for (i64 i = 0; i < u->sequences; i++)
-        ASSERT(!texts[i].count || (texts[i].count > u->seen[i] && texts[i].count <= u->length));
+    check_texts(u, texts);
     if (u->rows) {
-        next_cached(u, texts, logits);
+        next_cached(u, texts, (struct answers){ .logits = logits });
         return;
     }
     for (i64 i = 0; i < u->sequences; i++)
         if (texts[i].count) next_whole(u, &texts[i], logits + i * u->vocabulary);
+}
+
+void use_likeliest(struct use *u, const struct use_text *texts, i32 *tokens)
+{
+    struct arena scratch = u->s.scratch;
+    check_texts(u, texts);
+    if (u->rows) {
+        next_cached(u, texts, (struct answers){ .tokens = tokens });
+        return;
+    }
+    f64 *logits = NEW(&scratch, f64, u->vocabulary);
+    for (i64 i = 0; i < u->sequences; i++) {
+        if (!texts[i].count) continue;
+        next_whole(u, &texts[i], logits);
+        tokens[i] = (i32)likeliest_wide(logits, u->vocabulary);
+    }
 }

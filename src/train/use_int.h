@@ -11,6 +11,7 @@ struct use {
     i64             length, vocabulary; /* of sequences to continue */
     i64             sequences;          /* at a time */
     i64             rows; /* that are read at a time while a text is new; 0: there is no cache */
+    i32            *last_sequence, *last_at; /* as they were put last */
     i64            *seen; /* of each sequence: tokens whose keys and values are in the cache */
 };
 

@@ -80,7 +80,7 @@ cmp -s out first || fail "the same seed gives another text"
 run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 8
 ! cmp -s out first || fail "another seed gives the same text"
 run 0 generate letters.yaml 'abc' --count 9 --temperature 0 --json
-has out '^\{"event":"generated","prompt":"abc","text":"defgh abc","tokens":9,"ended":"count"\}$'
+has out '^\{"event":"generated","prompt":"abc","text":"defgh abc","tokens":9,"ended":"count","first_s":[0-9.e-]+,"seconds":[0-9.e-]+\}$'
 run 0 generate letters.yaml 'abc' --count 90 --temperature 0
 has err "^stopped after 13 new tokens: the model's context of 16 tokens is full\$"
 # A cache of keys and values changes nothing but the time; lines of a file go on side by side, each as it does alone.
