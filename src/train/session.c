@@ -227,6 +227,7 @@ static enum status compile_to_fit(struct session *s, struct err *err)
     struct err            why   = { 0 };
     enum status           st    = compile_batches(s, err);
     if (st != STATUS_USAGE || s->settings->data.rows_only) return st;
+    if (tables_exceed(s->set, s->target.memory_bytes)) return st; /* no batch is small enough */
     enum status shrinks = batch_shrink(s, &why);
     if (shrinks == STATUS_USAGE && err) *err = why; /* not even one sample: says more */
     if (shrinks) return st;
