@@ -22,7 +22,7 @@ Rows
     lora     fine-tuning shapes of real models with random weights, 2,048 tokens: adapters of rank 16 on all seven matrices of Llama-3.1-8B in
              45 GiB, in the least memory, and beside 4 bits; all weights of Qwen2.5-1.5B. The folders are made in memory, 16 GB
     ranker   26 tables of 1 million x 64, 13 numbers, batch 8,192, Adam on the rows that a step reads: samples/s, and how near to a copy's
-             bandwidth the ops on the tables come
+             bandwidth the ops on the tables come; tables of bf16 too, with Adam and Adagrad
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
     curve    GPT-2 124M on DIR/train.bin, its windows mixed, 1,000 steps: each hundredth loss against PyTorch's, with train.wide_sums as
              its autocast has them and without, and PyTorch's with flash attention against its own with cuDNN's; all four at once, 115 GiB
@@ -381,6 +381,12 @@ def row_ranker(options):
     yield figure("ranker", "memory" + ("" if ours["planned"] else ", NOT as planned"), ours["peak_gib"], "GiB", best.get("peak_gib"), more=False)
     yield figure("ranker", "fifth step done after", ours["five_steps_s"], "s", best.get("five_steps_s"), more=False)
     rate, copy = table_bandwidth(tool("bench_profile"), os.path.join(TOP, "bench/gpu/ranker.yaml"), "train.device=cuda")
+    low = run("bench/gpu/ranker.yaml", "model.table_dtype=bf16")
+    yield figure("ranker", "the same, model.table_dtype=bf16", 8192 / low["ms"] * 1e3, "samples/s", theirs, theirs and 5 * theirs, theirs and 15 * theirs)
+    yield figure("ranker", "its memory" + ("" if low["planned"] else ", NOT as planned"), low["peak_gib"], "GiB", best.get("peak_gib"), more=False)
+    least = run("bench/gpu/ranker.yaml", "model.table_dtype=bf16", "train.tables=adagrad")
+    yield figure("ranker", "train.tables=adagrad, model.table_dtype=bf16", 8192 / least["ms"] * 1e3, "samples/s", theirs)
+    yield figure("ranker", "its memory" + ("" if least["planned"] else ", NOT as planned"), least["peak_gib"], "GiB", best.get("peak_gib"), more=False)
     yield figure("ranker", f"{', '.join(TABLE_OPS)}: share of a copy's {copy:,.0f} GB/s", rate / copy, "of copy", must=0.4)
 
 
