@@ -2,7 +2,7 @@
 
 Correctness on a GPU is checked by tests/gpu/run.
 
-    gpu.py [--json] [--torch=PYTHON] [--tokens=DIR] [ROW...]
+    gpu.py [--json] [--torch=PYTHON] [--modes=MODE,...] [--tokens=DIR] [ROW...]
 
 Rows
     gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
@@ -31,7 +31,7 @@ Rows
     kernels  where the time goes: each kernel's share, and of its own roofline
 
 A figure of ours is the median over the last two thirds of its steps; PyTorch's likewise, compiled, in the faster of the modes default and
-reduce-overhead, with the faster of cuDNN's and flash attention. PYTHON is one that has torch (TORCH_PYTHON; else its columns stay
+reduce-overhead (--modes: only these, which saves minutes of compiling), with the faster of cuDNN's and flash attention. PYTHON is one that has torch (TORCH_PYTHON; else its columns stay
 empty); DIR holds tokens as u16, train.bin and val.bin. `text` starts with an empty tuning cache.
 The exit code is 1 if a must was missed, 3 if a row failed.
 """
@@ -90,6 +90,10 @@ def torch_says(options, *arguments):
 MODES = ("default", "reduce-overhead")  # of torch.compile
 
 
+def modes_of(options):
+    return options["modes"].split(",") if options.get("modes") else MODES
+
+
 def best_of(options, key, *choices):
     """What the peer says with the best of these arguments; one that fails, as CUDA graphs of a large model may, is left out."""
     best = {}
@@ -105,8 +109,9 @@ def best_of(options, key, *choices):
 
 def torch_gpt(options, shape, kinds=("cudnn", "flash")):
     """The faster of both kinds of attention, and with that one the faster mode."""
-    best = best_of(options, "tokens_s", *[("speed", *shape, 20, kind, MODES[0]) for kind in kinds])
-    again = best_of(options, "tokens_s", (*best["of"][:-1], MODES[1])) if best.get("tokens_s") else {}
+    first, *others = modes_of(options)
+    best = best_of(options, "tokens_s", *[("speed", *shape, 20, kind, first) for kind in kinds])
+    again = best_of(options, "tokens_s", *[(*best["of"][:-1], mode) for mode in others]) if best.get("tokens_s") else {}
     return max(best, again, key=lambda p: p.get("tokens_s", 0))
 
 
@@ -209,7 +214,7 @@ def make_pictures(size, count, classes):
 def images(depth, options, size, batch, steps, must, five):
     name = f"resnet{depth}"
     make_pictures(size, 8 * batch, 10 if depth == 20 else 250)
-    best = best_of(options, "images_s", *[("images", depth, batch, steps, mode) for mode in MODES])
+    best = best_of(options, "images_s", *[("images", depth, batch, steps, mode) for mode in modes_of(options)])
     peer, once = best.get("images_s"), f"train.steps={steps}"
     no_cache()
     ours = {what: run(f"bench/gpu/{name}.yaml", once, *more) for what, more in (
@@ -281,7 +286,7 @@ def row_llama(options):
     random_tokens()
     no_cache()
     for name, context, batch, recompute, must in LLAMA:
-        peer = best_of(options, "tokens_s", *[("decoder", context, batch, 8, int(recompute != "none"), mode) for mode in MODES])
+        peer = best_of(options, "tokens_s", *[("decoder", context, batch, 8, int(recompute != "none"), mode) for mode in modes_of(options)])
         theirs, gib = peer.get("tokens_s"), peer.get("peak_gib") or PEAK_GIB
         if recompute != "none":
             ours = decoder_run(context, batch, recompute)
@@ -311,7 +316,7 @@ def row_sm80(options):
     ours = run("bench/gpu/gpt.yaml", "train.steps=40", program=program)
     yield figure("sm80", "GPT-2 124M, code of compute capability 8.0", 65536 / ours["ms"] * 1e3, "tokens/s", theirs, theirs and 0.8 * theirs)
     make_pictures(224, 8 * 256, 250)
-    theirs = best_of(options, "images_s", *[("images", 50, 256, 40, mode) for mode in MODES]).get("images_s")
+    theirs = best_of(options, "images_s", *[("images", 50, 256, 40, mode) for mode in modes_of(options)]).get("images_s")
     ours = run("bench/gpu/resnet50.yaml", "train.steps=40", "train.deterministic=false", program=program)
     yield figure("sm80", "ResNet-50, train.deterministic=false", 256 / ours["ms"] * 1e3, "images/s", theirs, theirs and 0.8 * theirs)
 
@@ -392,7 +397,7 @@ def table_bandwidth(*command):
 
 def row_ranker(options):
     make_clicks(16 * 8192)
-    best = best_of(options, "samples_s", *[("clicks", 1000000, 64, 8192, 40, mode) for mode in ("eager", *MODES)])
+    best = best_of(options, "samples_s", *[("clicks", 1000000, 64, 8192, 40, mode) for mode in ("eager", *modes_of(options))])
     no_cache()
     ours = run("bench/gpu/ranker.yaml")
     theirs = best.get("samples_s")
@@ -514,7 +519,7 @@ def table_line(r):
 
 
 def main(*arguments):
-    options = {"torch": os.environ.get("TORCH_PYTHON"), "tokens": None}
+    options = {"torch": os.environ.get("TORCH_PYTHON"), "tokens": None, "modes": None}
     rows = []
     for a in arguments:
         key, _, value = a.lstrip("-").partition("=")
@@ -523,7 +528,7 @@ def main(*arguments):
         elif a in ROWS:
             rows.append(a)
         elif a != "--json":
-            sys.exit(f"gpu does not know {a}; it knows --json, --torch=PYTHON, --tokens=DIR and {', '.join(ROWS)}")
+            sys.exit(f"gpu does not know {a}; it knows --json, --torch=PYTHON, --modes=MODE,..., --tokens=DIR and {', '.join(ROWS)}")
     os.makedirs(DATA, exist_ok=True)
     random_tokens()
     about = machine(GPU=first_line(["nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader"]))
