@@ -467,7 +467,7 @@ static void add_positions(struct maker *m, i64 B, i64 T)
 
 static void case_attention(struct maker *m)
 {
-    static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+    static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256 };
     static const i64 lengths[] = { 1, 2, 127, 131, 192, 257, 307 }; /* primes among them */
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64  H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
@@ -477,7 +477,7 @@ static void case_attention(struct maker *m)
     if (whole && m->draw->large && draw_coin(m->draw))
         B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
     if (!whole && m->draw->large)     /* heads of real models */
-        D = dims[8 + draw_to(m->draw, 5)], T = lengths[draw_to(m->draw, COUNT_OF(lengths))];
+        D = dims[8 + draw_to(m->draw, 6)], T = lengths[draw_to(m->draw, COUNT_OF(lengths))];
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
@@ -501,13 +501,13 @@ static void add_offsets(struct maker *m, i64 B, i64 rows, i64 longest)
     }
 }
 
-static const i64 head_dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+static const i64 head_dims[] = { 1, 5, 8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256 };
 
 static void case_attention_packed(struct maker *m)
 {
     i64 D = head_dims[draw_to(m->draw, COUNT_OF(head_dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
-    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = head_dims[7 + draw_to(m->draw, 5)];
+    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = head_dims[7 + draw_to(m->draw, 6)];
     m->c->at.heads = H, m->c->at.kv_heads = G;
     m->c->at.causal = draw_coin(m->draw);
     m->c->at.window = attention_window(m, rows);
