@@ -1,10 +1,10 @@
 """The peer's side of `bench/run gpu`: PyTorch on one GPU, one JSON object on standard output.
 
-    gpu_peer.py speed DEPTH WIDTH HEADS BATCH STEPS ATTENTION   GPT-2, compiled, bf16 autocast, fused AdamW, random tokens
+    gpu_peer.py speed DEPTH WIDTH HEADS BATCH STEPS ATTENTION MODE   GPT-2, compiled, bf16 autocast, fused AdamW, random tokens
     gpu_peer.py images DEPTH BATCH STEPS MODE                   ResNet-20 or -50 on random images that lie on the GPU, channels last, fused SGD
     gpu_peer.py encoder DEPTH WIDTH HEADS CONTEXT BATCH LEAST MOST STEPS MODE   BERT on sequences of LEAST to MOST tokens that lie on the GPU, padded, or
                                                                 packed (MODE packed: compiled, with torch's attention for packed sequences)
-    gpu_peer.py decoder CONTEXT BATCH STEPS RECOMPUTED          Llama's kind: 16 blocks of 2,048, 16 heads of 128 that share 4 keys, compiled; RECOMPUTED 1:
+    gpu_peer.py decoder CONTEXT BATCH STEPS RECOMPUTED MODE     Llama's kind: 16 blocks of 2,048, 16 heads of 128 that share 4 keys, compiled; RECOMPUTED 1:
                                                                 every block is recomputed
     gpu_peer.py clicks ROWS WIDTH BATCH STEPS MODE              a ranker: 26 tables of ROWS x WIDTH with sparse gradients and SparseAdam, 13 numbers, 512-256-1
     gpu_peer.py mlp                                             784-128-10, eager
@@ -69,8 +69,12 @@ def optimiser(model, lr):
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)
 
 
-def stepper(model, opt):
-    compiled = torch.compile(model)
+def mode_of(word):
+    return None if word == "default" else word
+
+
+def stepper(model, opt, mode="default"):
+    compiled = torch.compile(model, mode=mode_of(mode))
 
     def step(x, y):
         with torch.autocast("cuda", torch.bfloat16):
@@ -83,9 +87,9 @@ def stepper(model, opt):
     return step
 
 
-def speed(depth, width, heads, batch, steps, attention):
+def speed(depth, width, heads, batch, steps, attention, mode):
     model = GPT(depth, width, heads).cuda()
-    step = stepper(model, optimiser(model, 6e-4))
+    step = stepper(model, optimiser(model, 6e-4), mode)
     x = torch.randint(0, 50257, (batch, CONTEXT), device="cuda")
     times = []
     with sdpa_kernel(KINDS[attention]):
@@ -134,7 +138,7 @@ def images(depth, batch, steps, mode):
     size, classes = (32, 10) if depth == 20 else (224, 250)
     model = resnet(depth).cuda().to(memory_format=torch.channels_last)
     opt = torch.optim.SGD(model.parameters(), 0.05, 0.9, fused=True)
-    compiled = torch.compile(model, mode=None if mode == "default" else mode)
+    compiled = torch.compile(model, mode=mode_of(mode))
     x = torch.rand(batch, 3, size, size, device="cuda").to(memory_format=torch.channels_last)
     y, times = torch.randint(classes, (batch,), device="cuda"), []
     for i in range(5 + steps):
@@ -257,9 +261,9 @@ class Decoder(nn.Module):
         return F.cross_entropy(self.head(self.norm(h)).float().flatten(0, 1), y.flatten())
 
 
-def decoder(context, batch, steps, recomputed):
+def decoder(context, batch, steps, recomputed, mode):
     model = Decoder(context, recomputed).cuda()
-    step = stepper(model, optimiser(model, 3e-4))
+    step = stepper(model, optimiser(model, 3e-4), mode)
     x, times = torch.randint(0, 50257, (batch, context), device="cuda"), []
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
         for i in range(5 + steps):
@@ -289,7 +293,7 @@ def clicks(rows, width, batch, steps, mode):
         model = Clicks(rows, width)
     sparse = torch.optim.SparseAdam(list(model.tables.parameters()))
     dense = torch.optim.Adam(model.mlp.parameters(), fused=True)
-    top = model.mlp if mode == "eager" else torch.compile(model.mlp)
+    top = model.mlp if mode == "eager" else torch.compile(model.mlp, mode=mode_of(mode))
     batches = [(torch.randint(rows, (batch, 26), device="cuda"), torch.rand(batch, 13, device="cuda"), torch.rand(batch, device="cuda").round()) for _ in range(8)]
     times = []
     for i in range(5 + steps):

@@ -14,7 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { REPEATS = 10, PERIOD = 1000003 };
+enum { REPEATS = 10, REPEATS_MIN = 3, PERIOD = 1000003 };
+static const f64 enough_ms = 300; /* of runs of one kernel */
 /* Sums of rounded numbers, rounded: 2^-9 each for p, ds and the result. Seen: 3e-3. */
 static const f64 far_off = 1e-2;
 
@@ -33,6 +34,12 @@ static const struct shape_case cases[] = {
     { 1, 32768, 16, 4, 128, 0, true, false, false }, { 4, 4096, 16, 16, 128, 0, true, false, false },
     { 4, 4096, 16, 16, 128, 0, false, false, false }, { 2, 8192, 16, 4, 128, 1024, true, false, false },
     { 64, 1024, 12, 12, 64, 0, true, false, false },
+    /* other sizes of heads, and as long as sequences get */
+    { 2, 4096, 16, 16, 80, 0, true, false, false }, { 2, 4096, 16, 16, 96, 0, true, false, false },
+    { 2, 4096, 8, 2, 256, 0, true, false, false },  { 1, 65536, 2, 1, 64, 0, true, false, false },
+    { 1, 65536, 2, 1, 80, 0, true, false, false },  { 1, 65536, 2, 1, 96, 0, true, false, false },
+    { 1, 65536, 2, 1, 128, 0, true, false, false }, { 1, 65536, 2, 1, 256, 0, true, false, false },
+    { 1, 65536, 2, 1, 128, 4096, true, false, false }, { 1, 65536, 2, 1, 128, 0, true, true, false },
 };
 
 struct run {
@@ -126,7 +133,8 @@ static int by_size(const void *a, const void *b)
 
 static struct timed time_kernel(struct run *r, const struct gpu_kernel *k, struct gpu_call c)
 {
-    f32          ms[REPEATS];
+    f32          ms[REPEATS], all_ms = 0;
+    i32          count = 0;
     size_t       bytes = (size_t)type_bytes(c.out[0].type);
     struct timed t     = { 0, true, malloc(bytes) };
     u16         *again = malloc(bytes);
@@ -138,7 +146,8 @@ static struct timed time_kernel(struct run *r, const struct gpu_kernel *k, struc
     check(cudaMemset(c.work, 0xff, (size_t)MAX(1, c.work_bytes)));
     struct arena perm = arena_open(1 << 24);
     if (k->plan) c.plan = k->plan(&c, &perm);
-    for (i32 i = 0; i < REPEATS; i++) {
+    for (bool last = false; !last; count++) {
+        i32 i = count;
         check(cudaMemsetAsync(c.out[0].data, 0xff, bytes, r->gpu.stream));
         check(cudaEventRecord(from, r->gpu.stream));
         k->run(&c);
@@ -146,12 +155,14 @@ static struct timed time_kernel(struct run *r, const struct gpu_kernel *k, struc
         check(cudaEventRecord(to, r->gpu.stream));
         check(cudaEventSynchronize(to));
         check(cudaEventElapsedTime(&ms[i], from, to));
-        if (i && i != REPEATS - 1 && i != 1) continue; /* copies take longer than kernels */
+        all_ms += ms[i];
+        last = i == REPEATS - 1 || (i >= REPEATS_MIN - 1 && (f64)all_ms > enough_ms);
+        if (i > 1 && !last) continue; /* copies take longer than kernels */
         check(cudaMemcpy(i ? again : t.result, c.out[0].data, bytes, cudaMemcpyDeviceToHost));
         if (i) t.same &= !memcmp(again, t.result, bytes);
     }
-    qsort(ms, REPEATS, sizeof *ms, by_size);
-    t.ms = ms[REPEATS / 2];
+    qsort(ms, (size_t)count, sizeof *ms, by_size);
+    t.ms = (f64)ms[count / 2];
     check(cudaFree(c.work));
     arena_close(&perm);
     free(again);

@@ -223,12 +223,40 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     return STATUS_OK;
 }
 
+static bool is_f32_table(const struct program_set *set)
+{
+    for (i32 i = 0; i < set->persistent_count; i++) {
+        const struct persistent *p = &set->persistents[i];
+        if (p->sparse_rows && p->kind == VALUE_PARAM && p->type.dtype == DT_F32) return true;
+    }
+    return false;
+}
+
+static enum status tables_too_large(const struct program_set *set, const struct target *target,
+                                    struct err *err)
+{
+    i64 rows  = program_set_table_bytes(set, VALUE_PARAM),
+        state = program_set_table_bytes(set, VALUE_STATE);
+    return err_set(
+        err, STATUS_USAGE,
+        "the run needs %.3g GiB, %.3g of them for the embedding table and %.3g for its optimiser's "
+        "state, and %.*s has %.3g GiB: try %s%sa smaller data.buckets or model.table_width",
+        (f64)set->arena_bytes / 0x1p30, (f64)rows / 0x1p30, (f64)state / 0x1p30,
+        STR_ARG(target->name), (f64)target->memory_bytes / 0x1p30,
+        is_f32_table(set) ? "model.table_dtype=bf16, " : "",
+        state >= rows ? "train.tables=adagrad, " : "");
+}
+
 /* Says what to make smaller: whatever the largest program is made for. */
 static enum status too_large(const struct program_set *set, const struct target *target,
                              struct err *err)
 {
     bool evaluates =
         set->programs[PROGRAM_EVAL] && set->programs[PROGRAM_EVAL]->bytes == set->arena_bytes;
+    i64 tables =
+        program_set_table_bytes(set, VALUE_PARAM) + program_set_table_bytes(set, VALUE_STATE);
+    if (tables > MIN(set->arena_bytes / 2, target->memory_bytes))
+        return tables_too_large(set, target, err);
     return err_set(err, STATUS_USAGE, "the run needs %.3g GiB, %.*s has %.3g GiB for it: try %s",
                    (f64)set->arena_bytes / 0x1p30, STR_ARG(target->name),
                    (f64)target->memory_bytes / 0x1p30,

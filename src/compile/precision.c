@@ -166,6 +166,15 @@ static bool goes_on(const struct lowering *l, const struct node *n)
            n->op == OP_RMSNORM_GRAD || (begins && l->added[n->out]);
 }
 
+/* A cast of a low value to f32, written for a table of bf16 in a model of f32, and that of its gradient back: readers
+ * take the low value, which nothing is lost of. */
+static bool is_in_vain(const struct lowering *l, const struct node *n)
+{
+    bool to_wide = n->at.dtype == DT_F32 && !l->stream;
+    return n->op == OP_CAST && l->g->values[n->out].kind == VALUE_TEMP &&
+           dtype_of(l, n->in[0]) == l->low && (to_wide || n->at.dtype == l->low);
+}
+
 static void lower(struct lowering *l, const struct node *was)
 {
     struct graph         *g  = l->g;
@@ -175,6 +184,11 @@ static void lower(struct lowering *l, const struct node *was)
     n.in     = NEW(g->perm, i32, MAX(n.in_count, 1));
     g->block = n.block; /* of the casts */
     for (i32 k = 0; k < n.in_count; k++) n.in[k] = l->now[was->in[k]];
+    if (is_in_vain(l, &n)) {
+        l->now[n.out]         = n.in[0];
+        g->values[n.out].node = -1;
+        return;
+    }
     if (n.op == OP_UNPACK) n.at.dtype = l->low; /* products read it, and nobody else */
     agree(l, &n, was, out);
     graph_reserve(g);

@@ -128,14 +128,16 @@ enum status rule_remove_dead(const struct graph *g, const struct pass_input *in,
     return STATUS_OK;
 }
 
-/* What persists is not low, but for frozen matrices, and products read low numbers. */
+/* What persists is not low, but for frozen matrices and tables that are rounded at random, and products read low
+ * numbers. */
 enum status rule_precision(const struct graph *g, const struct pass_input *in, struct arena scratch,
                            struct err *err)
 {
     enum dtype low = in->config->precision;
     for (i32 i = 0; i < g->value_count; i++) {
-        const struct value *v = &g->values[i];
-        if (v->kind != VALUE_TEMP && v->type.dtype == low && !(v->frozen && in->config->frozen_low))
+        const struct value *v   = &g->values[i];
+        bool                may = (v->frozen && in->config->frozen_low) || v->table;
+        if (v->kind != VALUE_TEMP && v->type.dtype == low && !may)
             return err_set(err, STATUS_WORLD, "%.*s persists in low precision", STR_ARG(v->name));
     }
     for (i32 i = 0; i < g->node_count; i++) {

@@ -7,12 +7,14 @@
 static const f64 imagenet_mean[3]      = { 0.485, 0.456, 0.406 };
 static const f64 imagenet_deviation[3] = { 0.229, 0.224, 0.225 };
 
-static void normal_set(struct augment *a, const f64 *mean, const f64 *deviation)
+static void normal_set(struct augment *a, const f64 *mean, const f64 *deviation, bool late)
 {
-    a->is_normal = true;
+    a->is_normal = !late;
+    a->is_late   = late;
     for (i32 c = 0; c < 3; c++) {
         a->normal.factor[c] = (f32)(1 / (255 * deviation[c]));
         a->normal.shift[c]  = (f32)(-mean[c] / deviation[c]);
+        a->hole[c]          = (u8)(255 * mean[c] + 0.5);
     }
 }
 
@@ -113,8 +115,9 @@ enum status augment_from(const struct data_config *config, struct augment *out, 
     enum status st           = words_read(config, out, err);
     if (st) return st;
     if (str_eq(config->image_normalise, STR("imagenet")))
-        normal_set(out, imagenet_mean, imagenet_deviation);
-    if (str_eq(config->image_normalise, STR("half"))) normal_set(out, half, half);
+        normal_set(out, imagenet_mean, imagenet_deviation, config->image_bytes);
+    if (str_eq(config->image_normalise, STR("half")))
+        normal_set(out, half, half, config->image_bytes);
     if (out->size < 1 || out->size > IMAGE_SIDE_MAX || out->pad >= out->size)
         return err_set(err, STATUS_USAGE, "images of %lld pixels cannot be shifted by %lld",
                        (long long)out->size, (long long)out->pad);
@@ -241,9 +244,11 @@ static void make_moved(const struct augment *a, const struct view *v, const stru
 
 static void cut_hole(const struct augment *a, const struct rect *hole, void *to)
 {
-    i64 bytes = a->channels * (a->is_normal ? (i64)sizeof(f32) : 1);
-    for (i64 y = hole->y; y < hole->y + hole->height; y++)
-        memset((u8 *)to + (y * a->size + hole->x) * bytes, 0, (size_t)(hole->width * bytes));
+    i64 bytes = a->channels * (a->is_normal ? (i64)sizeof(f32) : 1), row = hole->width * bytes;
+    for (i64 y = hole->y; y < hole->y + hole->height; y++) {
+        u8 *at = (u8 *)to + (y * a->size + hole->x) * bytes;
+        for (i64 i = 0; i < row; i++) at[i] = a->is_late ? a->hole[i % a->channels] : 0;
+    }
 }
 
 void view_make(const struct augment *a, const struct view *v, const struct image *image,

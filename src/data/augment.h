@@ -22,7 +22,9 @@ struct augment {
     i64           pad, cutout;
     f64           area_min, area_max, ratio, centre, flip, mixup;
     bool          is_normal; /* f32 by `normal`; else bytes */
+    bool          is_late;   /* bytes that a model normalises by `normal` */
     struct normal normal;
+    u8            hole[3]; /* of bytes: what becomes 0 */
 };
 
 struct view {

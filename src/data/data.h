@@ -47,7 +47,8 @@ struct data_config {
                                           ~/.cache/frugal */
     i64        cache_bytes;     /* of remote files; at most so many */
     i64        shuffle_block;   /* shards: samples permuted together; 0: what the cache holds */
-    bool       rows_only;       /* samples come one by one (rows.h), no setting: files are opened
+    bool image_bytes; /* no setting: the feed says how to normalise, and whoever computes does it */
+    bool rows_only;   /* samples come one by one (rows.h), no setting: files are opened
                                           only for what the settings do not say */
     /* What the weights, or a folder of Hugging Face's, say of the classes, no setting: rows then open no files, and
      * labels of texts are numbered by them. NULL: nothing. */

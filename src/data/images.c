@@ -4,7 +4,7 @@
  *     decode     the part that the view will show, or what is kept      image_decode
  *     augment    that part at its size, mirrored, …, into the batch     view_make
  *
- * Feeds: "x" u8 or, normalised, f32[size, size, channels]; "y" i32, the class; with mixup "y_other" i32,
+ * Feeds: "x" u8 or, normalised here, f32[size, size, channels]; "y" i32, the class; with mixup "y_other" i32,
  * the other picture's, and "y_share" f32, what counts of y.
  *
  * What is kept for later epochs (sample.whole) must lead to the same bytes as decoding anew. So it is the
@@ -126,6 +126,12 @@ static void add_feeds(struct dataset *d)
     dataset_add_feed(d, STR("x"),
                      type_of(a->is_normal ? DT_F32 : DT_U8, shape_3(a->size, a->size, a->channels)),
                      0);
+    if (a->is_late) {
+        struct pixels *p = &d->feeds.pixels;
+        p->is_normal     = true;
+        memcpy(p->factor, a->normal.factor, sizeof p->factor);
+        memcpy(p->shift, a->normal.shift, sizeof p->shift);
+    }
     dataset_add_feed(d, STR("y"), label, classes);
     if (a->mixup <= 0) return;
     dataset_add_feed(d, STR("y_other"), label, classes);

@@ -5,6 +5,7 @@
 #include "ir/type.h"
 
 #define FEEDS_MAX 8
+#define FEED_CHANNELS_MAX 3
 
 struct feed {
     struct str  name; /* "x": the sample, "y": its target, "lens": valid length, "dense": numbers,
@@ -13,9 +14,16 @@ struct feed {
     i64         range; /* i32 feeds: values lie in [0, range): classes, vocabulary; else 0. A y of -1 is no target */
 };
 
+/* What a model makes of bytes: times `factor`, plus `shift`, by channel. */
+struct pixels {
+    bool is_normal; /* else bytes / 255 */
+    f32  factor[FEED_CHANNELS_MAX], shift[FEED_CHANNELS_MAX];
+};
+
 struct feeds {
-    struct feed feed[FEEDS_MAX];
-    i32         count;
+    struct feed   feed[FEEDS_MAX];
+    i32           count;
+    struct pixels pixels; /* of an x of u8 */
 };
 
 const struct feed *feeds_find(const struct feeds *f, struct str name); /* NULL when absent */

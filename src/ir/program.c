@@ -44,6 +44,16 @@ struct program *program_typical(const struct program_set *s, enum program_id id)
     return typical ? typical : p;
 }
 
+i64 program_set_table_bytes(const struct program_set *s, enum value_kind kind)
+{
+    i64 bytes = 0;
+    for (i32 i = 0; i < s->persistent_count; i++) {
+        const struct persistent *p = &s->persistents[i];
+        if (p->sparse_rows && p->kind == kind) bytes += type_bytes(p->type);
+    }
+    return bytes;
+}
+
 struct cost program_cost(const struct program *p, struct arena scratch)
 {
     struct cost sum = { 0 };

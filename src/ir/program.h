@@ -88,7 +88,9 @@ struct program *program_holding(struct program *largest, i64 rows); /* NULL: it 
 struct program *program_typical(const struct program_set *s, enum program_id id);
 
 const struct persistent *program_set_find(const struct program_set *s, struct str name);
-struct cost              program_cost(const struct program *p, struct arena scratch);
+/* Of tables that are trained by the rows of a step, and of their state: there whatever the batch is. */
+i64         program_set_table_bytes(const struct program_set *s, enum value_kind kind);
+struct cost program_cost(const struct program *p, struct arena scratch);
 
 /* Text: one line an instruction, with operands, types, offsets, kernel and cost. Reading it back
  * gives the same graph and layout, and printing that the same text. */

@@ -62,7 +62,8 @@ struct str   part_name(struct builder *b, struct str path, const char *leaf); /*
 struct shape part_sample(const struct builder *b, i32 x); /* shape without the batch axis */
 struct init  part_glorot(i64 fan_in, i64 fan_out); /* uniform, Glorot and Bengio 2010, (16) */
 i32          part_input(struct builder *b, struct str feed);
-i32 part_float(struct builder *b, i32 x); /* in the model's element type; u8 scaled to [0, 1] */
+i32          part_float(struct builder *b,
+                        i32             x); /* in the model's element type; u8 scaled as its feed says */
 i32 part_weight(struct builder *b, struct str path, struct shape s, struct init init); /* decays */
 i32 part_vector(struct builder *b, struct str path, const char *leaf, i64 count, f64 value);
 i32 part_dense(struct builder *b, struct str path, i32 x, struct dense d);

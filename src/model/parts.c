@@ -57,6 +57,37 @@ i32 part_input(struct builder *b, struct str feed)
     return graph_value(b->g, VALUE_INPUT, feed, type_of(f->type.dtype, s));
 }
 
+/* A number for each channel, [wide, count]: a line of a picture, which kernels add faster than one pixel at a time. */
+static i32 channels_of(struct builder *b, struct str name, const f32 *v, i64 wide, i64 count)
+{
+    i32          each[FEED_CHANNELS_MAX];
+    struct attrs at = { .dims = shape_1(1), .dtype = b->m->config.dtype };
+    ASSERT(count <= FEED_CHANNELS_MAX);
+    for (i64 c = 0; c < count; c++) {
+        at.add  = (f64)v[c];
+        each[c] = graph_op(b->g, OP_FILL, name, NULL, 0, &at);
+    }
+    i32 one = build_concat(b->g, name, each, (i32)count, 0);
+    return build_broadcast(b->g, name, one, 0, shape_1(wide));
+}
+
+/* Bytes, channels last, by each channel's own factor and shift. */
+static i32 normalised(struct builder *b, const struct pixels *p, struct str name, i32 x)
+{
+    struct shape all   = graph_type(b->g, x).shape;
+    i64          count = shape_last(all), wide = all.dim[all.rank - 2];
+    bool         same = true;
+    for (i64 c = 1; c < count; c++)
+        same &= p->factor[c] == p->factor[0] && p->shift[c] == p->shift[0];
+    if (same)
+        return build_scale(b->g, part_name(b, name, "scale"), x, (f64)p->factor[0],
+                           (f64)p->shift[0]);
+    i32 factor = channels_of(b, part_name(b, name, "factor"), p->factor, wide, count);
+    i32 shift  = channels_of(b, part_name(b, name, "mean"), p->shift, wide, count);
+    x          = build_binary(b->g, OP_MUL, part_name(b, name, "scale"), x, factor);
+    return build_binary(b->g, OP_ADD, part_name(b, name, "shift"), x, shift);
+}
+
 i32 part_float(struct builder *b, i32 x)
 {
     if (x < 0) return x;
@@ -65,6 +96,8 @@ i32 part_float(struct builder *b, i32 x)
     struct str name = b->g->values[x].name;
     x               = build_cast(b->g, part_name(b, name, "cast"), x, b->m->config.dtype);
     if (from != DT_U8) return x;
+    const struct pixels *p = &b->m->feeds.pixels;
+    if (p->is_normal && x >= 0) return normalised(b, p, name, x);
     return build_scale(b->g, part_name(b, name, "scale"), x, 1 / pixel_max, 0);
 }
 

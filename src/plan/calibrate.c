@@ -63,10 +63,10 @@ static struct feeds feeds_of(const struct calibration *c)
     struct feed  numbers = { STR("dense"), type_of(DT_F32, shape_1(11)), 0 };
     struct feed  click   = { STR("y"), type_of(DT_F32, none), 0 };
     switch (c->feeds) {
-    case IMAGES: return (struct feeds){ { image, classes }, 2 };
-    case TOKENS: return (struct feeds){ { ids, next }, 2 };
-    case LINES: return (struct feeds){ { ids, lens, classes }, 3 };
-    default: return (struct feeds){ { ids, numbers, click }, 3 };
+    case IMAGES: return (struct feeds){ .feed = { image, classes }, .count = 2 };
+    case TOKENS: return (struct feeds){ .feed = { ids, next }, .count = 2 };
+    case LINES: return (struct feeds){ .feed = { ids, lens, classes }, .count = 3 };
+    default: return (struct feeds){ .feed = { ids, numbers, click }, .count = 3 };
     }
 }
 

@@ -69,6 +69,31 @@ static i64 allowed(const struct chooser *c, i64 batch)
     return c->total ? divisor(c->total, batch) : batch;
 }
 
+bool tables_exceed(const struct program_set *set, i64 bytes)
+{
+    return set &&
+           program_set_table_bytes(set, VALUE_PARAM) + program_set_table_bytes(set, VALUE_STATE) >
+               bytes;
+}
+
+/* Not even one sample fits, which takes so many bytes. Where that is because of tables, compile says it better. */
+static enum status none_fits(const struct chooser *c, i64 bytes, struct err *err)
+{
+    struct session     *s       = c->s;
+    struct arena        scratch = s->scratch;
+    struct arena        perm    = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
+    struct program_set *set;
+    enum status         st =
+        compile(&perm, &s->target, &c->config, model_build, s->model, &set, scratch, err);
+    if (st && tables_exceed(set, s->target.memory_bytes)) return st;
+    return err_set(
+        err, STATUS_USAGE,
+        "even one sample at a time needs %.3g GiB, and %.3g GiB are allowed: try %sa smaller "
+        "model or a shorter data.context",
+        (f64)bytes / 0x1p30, (f64)s->target.memory_bytes / 0x1p30,
+        c->config.recompute.kind == RECOMPUTE_NONE ? "train.recompute=auto, " : "");
+}
+
 /* The largest batch that fits, within a sixty-fourth: along the line to where the budget lies, and
  * again from there, because packing and workspaces bend the line; by halving where it leads astray. */
 static enum status largest(struct chooser *c, i64 *fits, struct err *err)
@@ -95,12 +120,7 @@ static enum status largest(struct chooser *c, i64 *fits, struct err *err)
     *fits = MAX(low, 1);
     if (!st && !low) st = plan_for(c, 1, &plan, err);
     if (st || plan.bytes <= budget || low) return st;
-    return err_set(
-        err, STATUS_USAGE,
-        "even one sample at a time needs %.3g GiB, and %.3g GiB are allowed: try %sa smaller "
-        "model or a shorter data.context",
-        (f64)plan.bytes / 0x1p30, (f64)budget / 0x1p30,
-        c->config.recompute.kind == RECOMPUTE_NONE ? "train.recompute=auto, " : "");
+    return none_fits(c, plan.bytes, err);
 }
 
 /* Half of it, and half again, while that hardly costs time. */

@@ -88,6 +88,7 @@ static enum status open_data(struct session *s, struct err *err)
     struct s3_settings  how    = train_upload_settings(s->os, s->settings).where;
     struct data_config *config = NEW(s->perm, struct data_config, 1);
     *config                    = s->settings->data;
+    config->image_bytes        = true; /* a fourth of what f32 would take on the way to a GPU */
     if (str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
     if (!config->tokenizer.len) config->tokenizer = s->settings->model.path;
     take_class_names(s, config);
@@ -232,6 +233,7 @@ static enum status compile_to_fit(struct session *s, struct err *err)
     struct err            why   = { 0 };
     enum status           st    = compile_batches(s, err);
     if (st != STATUS_USAGE || s->settings->data.rows_only) return st;
+    if (tables_exceed(s->set, s->target.memory_bytes)) return st; /* no batch is small enough */
     enum status shrinks = batch_shrink(s, &why);
     if (shrinks == STATUS_USAGE && err) *err = why; /* not even one sample: says more */
     if (shrinks) return st;

@@ -210,6 +210,7 @@ void facts_measure(struct session *s, struct loader *loader, struct lint_facts *
 
 /* batch.c: config.batch and config.accumulate from what was asked for, the data and the memory. */
 enum status batch_resolve(struct session *s, struct err *err);
+bool tables_exceed(const struct program_set *set, i64 bytes); /* they and their state alone */
 /* It does not fit: a smaller config.batch with a larger config.accumulate does. Not OK: that is no help. */
 enum status batch_shrink(struct session *s, struct err *err);
 

@@ -10,11 +10,15 @@ END
 planned() { run 0 train run.yaml train.steps=1 --json "$@" && sed -n 's/.*"event":"start".*"arena_bytes_planned":\([0-9]*\).*/\1/p' out; }
 loss() { sed -n 's/.*"event":"done".*"loss":\([0-9.e-]*\).*/\1/p' out; }
 
-for kind in sgd adagrad adam "adam model.table_dtype=bf16"; do # the last one unquoted: two settings
+bf16="model.table_dtype=bf16"
+for kind in sgd adagrad adam "sgd $bf16" "adagrad $bf16 train.precision=fp32" "adam $bf16 train.precision=bf16"; do # unquoted below: several settings
   run 0 train run.yaml train.tables=$kind train.out=whole train.threads=1 --json
   whole=$(loss)
   run 0 train run.yaml train.tables=$kind train.out=other train.threads=2
   same_numbers whole other || fail "$kind: two threads gave other weights"
+  run 0 evaluate whole --json $(echo "$kind" | grep -o 'train.precision=.*')
+  evaluated=$(sed -n 's/.*"loss":\([0-9.e-]*\).*/\1/p' out)
+  [ "$evaluated" = "$whole" ] || fail "$kind: evaluate has the loss $evaluated, the run $whole"
 
   # Killed after the checkpoint of step 20 at the earliest; a quick machine may have come to the end before that.
   rm -rf kept pieces
@@ -39,6 +43,16 @@ done
 dense=$(planned train.tables=dense)
 wide=$(planned train.tables=sgd data.buckets=200000) low=$(planned train.tables=sgd data.buckets=200000 model.table_dtype=bf16)
 [ -n "$low" ] && [ "$low" -lt $((wide * 6 / 10)) ] || fail "a table of bf16 is planned with $low bytes, one of f32 with $wide"
+# What no batch makes smaller is refused before anything is read or trained, with the figures.
+for batch in 64 auto; do
+  run 2 train run.yaml train.tables=adam train.batch=$batch data.buckets=200000 train.memory_gib=0.2
+  has err "the run needs 0.46[0-9] GiB, 0.155 of them for the embedding table and 0.31 for its optimiser's state, and .* has 0.2 GiB: try model.table_dtype=bf16, train.tables=adagrad, a smaller data.buckets or model.table_width"
+done
+run 0 train run.yaml train.tables=adagrad $bf16 train.steps=1 data.buckets=200000 train.memory_gib=0.2 # as the message says
+# Products read rows of bf16 as they lie in the table.
+run 0 show run.yaml train.tables=adam $bf16 train.precision=bf16
+has out '^  embedding +table +bf16'
+lacks out 'table.wide'
 run 2 train run.yaml model.table_dtype=bf16
 has err "model.table_dtype does nothing with train.tables=auto"
 rows=$(planned train.tables=sgd)

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     bool                parsed = !yaml_parse(&perm, config.file, text, &config.layers, &err);
     for (i64 i = 0; parsed && i < COUNT_OF(feeds_of); i++) {
         struct arena  again = perm;
-        struct feeds  feeds = { { feeds_of[i][0], feeds_of[i][1] }, 2 };
+        struct feeds  feeds = { .feed = { feeds_of[i][0], feeds_of[i][1] }, .count = 2 };
         struct model *m;
         enum status   st = model_new(&again, &config, &feeds, &m, &err);
         ASSERT(st == STATUS_OK || st == STATUS_USAGE);

@@ -113,6 +113,32 @@ f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_c
            (16 * roundoff(t.dtype) + 2 * operand + 0x1p-24 * sqrt(fmax(terms, 256)));
 }
 
+/* --- tables that are rounded at random --- */
+
+bool near_is_rounded(i32 op, const struct type *in, i32 in_count)
+{
+    return (op == OP_ROWS_SGD || op == OP_ROWS_ADAGRAD || op == OP_ROWS_ADAM) &&
+           in[in_count - 1].dtype == DT_I32;
+}
+
+f64 near_differing(const void *got, const void *want, struct type t)
+{
+    i64 count = shape_count(t.shape), differ = 0;
+    for (i64 i = 0; i < count; i++) differ += ((const u16 *)got)[i] != ((const u16 *)want)[i];
+    return (f64)differ / (f64)MAX(count, 1);
+}
+
+/* Random words are the same, so numbers differ only where f32's rounding takes a step across the word's threshold. Two
+ * neighbours of bf16 are 2^16 of f32's apart, of f16 2^13. A step is off by two of them, so of numbers of their old
+ * size 4 in 2^16 differ; of one that became 2^k times smaller the error is 2^k times as large, but only one in 2^k is
+ * so small: 16 such k. And 8 more, for tables of few numbers: of the one that is expected there, Poisson's law gives
+ * that to one case in a million. Other words would change a third of the numbers. */
+f64 near_differing_allowed(struct type t)
+{
+    f64 between = t.dtype == DT_BF16 ? 0x1p16 : 0x1p13;
+    return 4 * 16 / between + 8 / (f64)MAX(shape_count(t.shape), 1);
+}
+
 /* --- muon --- */
 
 /* The parameter after the step, in f64 but for what is stored; the gradient and the momentum are moved at random, in

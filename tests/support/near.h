@@ -24,6 +24,11 @@ f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_c
  * step. near.c derives it. */
 f64 near_allowed_muon(const struct attrs *at, const struct tensor *in, enum dtype kind,
                       struct arena scratch);
+/* Does the op round its first operand, a table of 16 bits, at random? Then bits are compared too: nearness alone would
+ * not notice another generator. The share of numbers that differ, and how large it may be; near.c derives it. */
+bool near_is_rounded(i32 op, const struct type *in, i32 in_count);
+f64  near_differing(const void *got, const void *want, struct type t);
+f64  near_differing_allowed(struct type t);
 /* The sizes of the terms of attention's gradient, by element: of two keys that are nearly the same and share a
  * query's attention the gradients of scores are opposite, and hardly anything of large terms is left.
  * in: gradient, qkv, result, lse (, lengths or offsets). */

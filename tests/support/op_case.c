@@ -6,41 +6,7 @@
 #include "ir/fp8.h"
 #include <string.h>
 
-/* --- drawing --- */
-
-u64 draw_bits(struct draw *d) /* SplitMix64 */
-{
-    u64 z = d->state += 0x9E3779B97F4A7C15u;
-    z     = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z     = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-i64 draw_to(struct draw *d, i64 count) { return (i64)(draw_bits(d) % (u64)count); }
-
-static f64 draw_unit(struct draw *d) { return (f64)(draw_bits(d) >> 11) * 0x1p-53; }
-
-f64 draw_normal(struct draw *d)
-{
-    f64 radius = draw_unit(d), angle = draw_unit(d);
-    return sqrt(-2 * log(1 - radius)) * cos(6.283185307179586 * angle);
-}
-
-/* A size around the widths of vectors and blocks; in large draws one of a real model. */
-static i64 draw_size(struct draw *d, i64 size_max)
-{
-    static const i64 ragged[] = {
-        1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129
-    };
-    static const i64 real[] = { 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024 };
-    for (;;) {
-        bool large = d->large && size_max >= 64;
-        i64  size = large ? real[draw_to(d, COUNT_OF(real))] : ragged[draw_to(d, COUNT_OF(ragged))];
-        if (size <= size_max) return size;
-    }
-}
-
-static bool draw_coin(struct draw *d) { return draw_bits(d) & 1; }
+/* --- elements --- */
 
 f64 element_get(const void *data, enum dtype t, i64 i)
 {
@@ -450,10 +416,11 @@ static void case_batchnorm(struct maker *m)
 static void case_conv2d(struct maker *m)
 {
     static const i64 kernels[] = { 1, 3, 3, 5, 7 };
-    i64 KH = kernels[draw_to(m->draw, COUNT_OF(kernels))], O = size(m, 65), C = size(m, 65);
-    i64 KW     = draw_to(m->draw, 4) ? KH : kernels[draw_to(m->draw, COUNT_OF(kernels))];
-    i64 stride = 1 + draw_to(m->draw, 2), pad = draw_coin(m->draw) ? MIN(KH, KW) / 2 : 0;
-    if (draw_coin(m->draw)) { /* as most layers are, and some kernels want it */
+    i64  KH = kernels[draw_to(m->draw, COUNT_OF(kernels))], O = size(m, 65), C = size(m, 65);
+    i64  KW     = draw_to(m->draw, 4) ? KH : kernels[draw_to(m->draw, COUNT_OF(kernels))];
+    i64  stride = 1 + draw_to(m->draw, 2), pad = draw_coin(m->draw) ? MIN(KH, KW) / 2 : 0;
+    bool usual = draw_coin(m->draw) && !m->draw->odd;
+    if (usual) { /* as most layers are, and some kernels want it */
         KH = KW = 3;
         stride  = 1;
         O       = 16 + 16 * draw_to(m->draw, 2);
@@ -505,7 +472,7 @@ static void add_positions(struct maker *m, i64 B, i64 T)
 
 static void case_attention(struct maker *m)
 {
-    static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+    static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256 };
     static const i64 lengths[] = { 1, 2, 127, 131, 192, 257, 307 }; /* primes among them */
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64  H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
@@ -515,7 +482,7 @@ static void case_attention(struct maker *m)
     if (whole && m->draw->large && draw_coin(m->draw))
         B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
     if (!whole && m->draw->large)     /* heads of real models */
-        D = dims[8 + draw_to(m->draw, 5)], T = lengths[draw_to(m->draw, COUNT_OF(lengths))];
+        D = dims[8 + draw_to(m->draw, 6)], T = lengths[draw_to(m->draw, COUNT_OF(lengths))];
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
@@ -539,13 +506,13 @@ static void add_offsets(struct maker *m, i64 B, i64 rows, i64 longest)
     }
 }
 
-static const i64 head_dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+static const i64 head_dims[] = { 1, 5, 8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256 };
 
 static void case_attention_packed(struct maker *m)
 {
     i64 D = head_dims[draw_to(m->draw, COUNT_OF(head_dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
-    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = head_dims[7 + draw_to(m->draw, 5)];
+    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = head_dims[7 + draw_to(m->draw, 6)];
     m->c->at.heads = H, m->c->at.kv_heads = G;
     m->c->at.causal = draw_coin(m->draw);
     m->c->at.window = attention_window(m, rows);

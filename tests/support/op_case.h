@@ -2,7 +2,8 @@
  *
  * Forward ops have a generator; a gradient's case is made from one of its forward op, run with
  * the reference, so that results it reads (means, log-sums, indices) are true ones. Sizes are
- * ragged (1, 3, 17, 33, 65, ...) or, in `large` draws, those of a real model scaled down. */
+ * ragged (1, 3, 17, 33, 65, ...) or, in `large` draws, those of a real model scaled down; in `odd` ones they
+ * are 1 or prime, so that no vector, tile or block comes out even. */
 #ifndef OP_CASE_H
 #define OP_CASE_H
 #include "base/arena.h"
@@ -10,12 +11,15 @@
 
 struct draw {
     u64  state;
-    bool large;
+    bool large, odd;
     bool types_only; /* no data: the same state draws the same types, much faster */
 };
-u64 draw_bits(struct draw *d);
-i64 draw_to(struct draw *d, i64 count); /* [0, count) */
-f64 draw_normal(struct draw *d);
+u64  draw_bits(struct draw *d);
+i64  draw_to(struct draw *d, i64 count); /* [0, count) */
+f64  draw_normal(struct draw *d);
+f64  draw_unit(struct draw *d); /* [0, 1) */
+bool draw_coin(struct draw *d);
+i64  draw_size(struct draw *d, i64 size_max); /* around the widths of vectors and blocks */
 
 /* How far a kernel may be from the reference; EPS is f32's (f64's, where a result is f64), one
  * rounding to the result's dtype on both sides comes on top. */

@@ -192,7 +192,38 @@ TEST(a_step_that_does_not_divide_is_a_sentence)
 TEST(a_budget_that_no_sample_fits_is_a_sentence)
 {
     struct settings s = clicks(0, 0, 1e-4);
-    struct chosen   c = choose(&s, perm);
+    s.train.tables    = STR("dense");
+    struct chosen c   = choose(&s, perm);
     CHECK_EQ(c.err.status, STATUS_USAGE);
     CHECK(strstr(c.err.text, "even one sample"));
+}
+
+TEST(tables_that_no_budget_holds_are_named_with_their_bytes)
+{
+    static const struct {
+        i64         batch, micro;
+        const char *tables;
+        enum dtype  dtype;
+        const char *text;
+    } rows[] = {
+        /* 26 columns of 1,000, 8 wide: 208,000 numbers of 4 or 2 bytes, and two of 4 each in Adam's state */
+        { 0, 0, "adam", DT_F32,
+          "0.000775 of them for the embedding table and 0.00155 for its optimiser's state" },
+        { 100, 0, "adam", DT_F32,
+          "try model.table_dtype=bf16, train.tables=adagrad, a smaller data.buckets" },
+        { 100, 10, "adagrad", DT_F32, "try model.table_dtype=bf16, a smaller data.buckets" },
+        { 100, 0, "sgd", DT_BF16,
+          "0.000387 of them for the embedding table and 0 for its optimiser's state" },
+        { 100, 0, "sgd", DT_BF16,
+          "has 0.0001 GiB: try a smaller data.buckets or model.table_width" },
+    };
+    for (i32 i = 0; i < COUNT_OF(rows); i++) {
+        struct settings s   = clicks(rows[i].batch, rows[i].micro, 1e-4);
+        s.train.tables      = str_of(rows[i].tables);
+        s.model.table_dtype = rows[i].dtype;
+        struct chosen c     = choose(&s, perm);
+        CHECK_EQ(c.err.status, STATUS_USAGE);
+        if (!strstr(c.err.text, rows[i].text))
+            harness_fail(__FILE__, __LINE__, "%s\nis not in: %s", rows[i].text, c.err.text);
+    }
 }

@@ -7,11 +7,11 @@
 static struct step_work work_of(struct arena *perm, struct arena scratch, struct model_config m,
                                 i64 context, i64 vocabulary, i64 batch)
 {
-    struct feeds          feeds = { { { STR("x"), type_of(DT_I32, shape_1(context)), vocabulary },
+    struct feeds feeds = { .feed  = { { STR("x"), type_of(DT_I32, shape_1(context)), vocabulary },
                                       { STR("y"), type_of(DT_I32, shape_1(context)), vocabulary } },
-                                    2 };
-    struct compile_config c     = {
-            .optimiser = OPTIMISER_ADAMW, .clip = 1, .precision = DT_BF16, .fuse = FUSE_ALL, .batch = 1
+                           .count = 2 };
+    struct compile_config c = {
+        .optimiser = OPTIMISER_ADAMW, .clip = 1, .precision = DT_BF16, .fuse = FUSE_ALL, .batch = 1
     };
     struct target    bare = target_of_gpus();
     struct model    *model;
@@ -97,9 +97,9 @@ TEST(two_compilations_tell_every_batch)
     for (u64 i = 0; i < 5; i++) {
         i64 n =
             4 + (i64)(200 * rng_uniform(key, i)); /* of fewer, tables have more rows than samples */
-        struct feeds          feeds = { { { STR("x"), type_of(DT_I32, shape_1(128)), 512 },
-                                          { STR("y"), type_of(DT_I32, shape_1(128)), 512 } },
-                                        2 };
+        struct feeds          feeds = { .feed  = { { STR("x"), type_of(DT_I32, shape_1(128)), 512 },
+                                                   { STR("y"), type_of(DT_I32, shape_1(128)), 512 } },
+                                        .count = 2 };
         struct target         bare  = target_of_gpus();
         struct compile_config c     = { .optimiser = OPTIMISER_ADAMW,
                                         .clip      = 1,

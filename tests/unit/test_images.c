@@ -204,6 +204,44 @@ TEST(mixed_pictures_are_two_by_their_shares)
     dataset_close(mixed);
 }
 
+/* As a model normalises them: to the bit where the loader would have, but for a hole, which has the byte nearest to the
+ * mean: at most half a level from 0. */
+TEST(bytes_with_a_factor_and_a_shift_are_the_normalised_numbers)
+{
+    enum { SIZE = 24 * 24 * 3, COUNT = 48 };
+    struct data_config   c = config_of(pictures(perm, 4));
+    struct loader_config l = {
+        .seed = 5, .shuffle = true, .batch = COUNT, .options = threads(2, STR("off"))
+    };
+    struct dataset *d[2];
+    struct loader  *loader[2];
+    struct batch   *b[2];
+    struct err      err;
+    i64             holes = 0;
+    for (i64 i = 0; i < 2; i++) {
+        c.image_bytes = i == 1;
+        d[i]          = opened(perm, &c);
+        if (loader_open(perm, d[i], &l, &loader[i], &err))
+            harness_fail(__FILE__, __LINE__, "%s", err.text);
+        b[i] = loader_next(loader[i]);
+    }
+    const struct pixels *p = &dataset_feeds(d[1])->pixels;
+    CHECK(p->is_normal && !dataset_feeds(d[0])->pixels.is_normal);
+    CHECK_EQ(dataset_feeds(d[1])->feed[0].type.dtype, DT_U8);
+    for (i64 i = 0; i < COUNT * SIZE; i++) {
+        f32  want = ((const f32 *)b[0]->data[0])[i], byte = (f32)((const u8 *)b[1]->data[0])[i];
+        f32  got  = byte * p->factor[i % 3] + p->shift[i % 3];
+        bool hole = want == 0; /* which no byte of a picture becomes */
+        holes += hole;
+        CHECK(hole ? fabsf(got) <= 0.5f * p->factor[i % 3] + 1e-6f : got == want);
+    }
+    CHECK(holes > 0);
+    for (i64 i = 0; i < 2; i++) {
+        CHECK(loader_close(loader[i]));
+        dataset_close(d[i]);
+    }
+}
+
 TEST(a_broken_picture_is_named)
 {
     struct str           dir = pictures(perm, 2);

@@ -8,7 +8,10 @@
 #include "model/model.h"
 
 enum { BATCH = 3, CONTEXT = 5, VOCABULARY = 11, CLASSES = 4 };
-enum data { IMAGES, MIXED, TOKENS, LINES, CLICKS };
+enum data { IMAGES, NORMAL, WIDE, MIXED, TOKENS, LINES, CLICKS };
+
+/* Of the two channels of NORMAL. */
+static const f32 factors[] = { 1 / 64.0f, 1 / 100.0f }, shifts[] = { -2, -0.75f };
 
 /* ---- the models, as small as they come */
 
@@ -87,29 +90,36 @@ static struct feeds feeds_of(enum data data)
 {
     struct shape none = shape_of(0, NULL), row = shape_1(CONTEXT);
     struct feed  ids = { STR("x"), type_of(DT_I32, row), VOCABULARY };
+    struct feeds f   = { .feed  = { { STR("x"), type_of(DT_U8, shape_3(6, 6, 2)), 0 },
+                                    { STR("y"), type_of(DT_I32, none), CLASSES } },
+                         .count = 2 };
     switch (data) {
-    case IMAGES:
-        return (struct feeds){ { { STR("x"), type_of(DT_U8, shape_3(6, 6, 2)), 0 },
-                                 { STR("y"), type_of(DT_I32, none), CLASSES } },
-                               2 };
+    case IMAGES: return f;
+    case NORMAL:
+        f.pixels.is_normal = true;
+        memcpy(f.pixels.factor, factors, sizeof factors);
+        memcpy(f.pixels.shift, shifts, sizeof shifts);
+        return f;
+    case WIDE: f.feed[0].type.dtype = DT_F32; return f;
     case MIXED:
-        return (struct feeds){ { { STR("x"), type_of(DT_F32, shape_3(6, 6, 2)), 0 },
-                                 { STR("y"), type_of(DT_I32, none), CLASSES },
-                                 { STR("y_other"), type_of(DT_I32, none), CLASSES },
-                                 { STR("y_share"), type_of(DT_F32, none), 0 } },
-                               4 };
+        return (struct feeds){ .feed  = { { STR("x"), type_of(DT_F32, shape_3(6, 6, 2)), 0 },
+                                          { STR("y"), type_of(DT_I32, none), CLASSES },
+                                          { STR("y_other"), type_of(DT_I32, none), CLASSES },
+                                          { STR("y_share"), type_of(DT_F32, none), 0 } },
+                               .count = 4 };
     case TOKENS:
-        return (struct feeds){ { ids, { STR("y"), type_of(DT_I32, row), VOCABULARY } }, 2 };
+        return (struct feeds){ .feed  = { ids, { STR("y"), type_of(DT_I32, row), VOCABULARY } },
+                               .count = 2 };
     case LINES:
-        return (struct feeds){ { ids,
-                                 { STR("lens"), type_of(DT_I32, none), CONTEXT + 1 },
-                                 { STR("y"), type_of(DT_I32, none), CLASSES } },
-                               3 };
+        return (struct feeds){ .feed  = { ids,
+                                          { STR("lens"), type_of(DT_I32, none), CONTEXT + 1 },
+                                          { STR("y"), type_of(DT_I32, none), CLASSES } },
+                               .count = 3 };
     default:
-        return (struct feeds){ { ids,
-                                 { STR("dense"), type_of(DT_F32, shape_1(2)), 0 },
-                                 { STR("y"), type_of(DT_F32, none), 0 } },
-                               3 };
+        return (struct feeds){ .feed  = { ids,
+                                          { STR("dense"), type_of(DT_F32, shape_1(2)), 0 },
+                                          { STR("y"), type_of(DT_F32, none), 0 } },
+                               .count = 3 };
     }
 }
 
@@ -259,6 +269,27 @@ TEST(gradients_of_every_model_agree_with_central_differences)
 }
 
 /* ---- padding */
+
+/* Bytes that the model normalises are what it makes of normalised numbers, but for these being f32: roundings of 2^-24,
+ * and weights that enlarge them a hundred times at most. */
+TEST(bytes_are_normalised_by_channel_in_the_model)
+{
+    struct model_case c    = { "layers", NORMAL, plain, "[flatten, {dense: 7}, gelu, {dense: 4}]" };
+    u64               seed = test_seed();
+    struct rng_key    key  = { .seed = seed, .name = str_hash(STR("x")) };
+    f32               x[BATCH * 6 * 6 * 2];
+    struct run        bytes = opened(perm, scratch, &c, seed);
+    c.data                  = WIDE;
+    struct run wide         = opened(perm, scratch, &c, seed);
+    for (i64 i = 0; i < COUNT_OF(x); i++)
+        x[i] = (f32)(u8)rng_u32(key, (u64)i) * factors[i % 2] + shifts[i % 2];
+    put(&wide, find(&wide, "x"), x);
+    f64 a = loss_now(&bytes), b = loss_now(&wide);
+    CHECK(b > 0.01);
+    CHECK_NEAR(a, b, 100 * 0x1p-24 * (1 + b));
+    bytes.b->table->close(bytes.b);
+    wide.b->table->close(wide.b);
+}
 
 static void other(i32 *token) { *token = (*token + 1) % VOCABULARY; }
 

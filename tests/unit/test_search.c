@@ -17,9 +17,9 @@ struct setting {
 static struct setting *setting(struct arena *perm, struct arena scratch, i64 depth, i64 width)
 {
     struct setting     *s     = NEW(perm, struct setting, 1);
-    struct feeds        feeds = { { { STR("x"), type_of(DT_I32, shape_1(1024)), 50304 },
-                                    { STR("y"), type_of(DT_I32, shape_1(1024)), 50304 } },
-                                  2 };
+    struct feeds        feeds = { .feed  = { { STR("x"), type_of(DT_I32, shape_1(1024)), 50304 },
+                                             { STR("y"), type_of(DT_I32, shape_1(1024)), 50304 } },
+                                  .count = 2 };
     struct model_config m     = { .kind       = STR("gpt"),
                                   .depth      = depth,
                                   .width      = width,

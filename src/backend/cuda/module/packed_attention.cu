@@ -1,5 +1,6 @@
 /* packed_attention.cu - attention on the tensor cores of every GPU since sm_80 (mma.sync): within packed sequences, and
- * on whole ones that no library's kernel takes, by windows and documents too; 16-bit types, heads of 16 to 256 numbers.
+ * on whole ones that no library's kernel takes, by windows and documents too; 16-bit types, heads of 8, 16, 24, …
+ * 256 numbers (eight are copied at once).
  *
  * A block of four warps has BLOCK queries of one sequence and one head, 16 of them a warp, and goes
  * through the keys in tiles:
@@ -489,7 +490,7 @@ static i64 bytes_of(enum dtype t, i64 D)
 static bool takes_rows(const struct gpu_call *c, const struct type *qkv)
 {
     i64 D = shape_last(qkv->shape) / (c->at->heads + 2 * c->at->kv_heads);
-    return c->gpu->capability >= 80 && dtype_bytes(qkv->dtype) == 2 && D % 16 == 0 && D <= 256 &&
+    return c->gpu->capability >= 80 && dtype_bytes(qkv->dtype) == 2 && D % 8 == 0 && D <= 256 &&
            shape_count(qkv->shape) > 0 && bytes_of(qkv->dtype, D) <= c->gpu->shared_bytes;
 }
 static bool takes(const struct gpu_call *c) { return takes_rows(c, &c->in[0].type); }
