@@ -190,10 +190,12 @@ struct writer {
     bool                    first;
 };
 
+/* Blanks before an answer are learned with it: in most vocabularies they are part of its first token, and who asks for an
+ * answer ends without them. */
 static void put(struct writer *w, enum chat_role role, struct str content)
 {
     struct str rest  = w->form->pattern[role];
-    i64        begin = -1, end = -1;
+    i64        begin = -1, end = -1, from = w->b.len;
     bool       head = role == CHAT_SYSTEM && w->first;
     if (w->form->trim) content = str_trim(content);
     while (rest.len) {
@@ -214,6 +216,7 @@ static void put(struct writer *w, enum chat_role role, struct str content)
         rest = str_sub(rest, str_find(rest, '}') + 1, rest.len);
     }
     w->first = false;
+    while (begin > from && w->b.data[begin - 1] == ' ') begin--;
     if (role == CHAT_ASSISTANT && begin >= 0)
         w->out->span[w->out->span_count++] = (struct chat_span){ begin, end < 0 ? w->b.len : end };
 }
@@ -253,5 +256,49 @@ enum status chat_write(const struct chat_form *f, const struct json *messages, s
         put(&w, (enum chat_role)role, content);
     }
     out->text = textbuf_str(&w.b);
+    return STATUS_OK;
+}
+
+/* A part of the assistant's pattern, without {content} and {end}; {bos} counts in a first message, which an answer is not. */
+static struct str filled(const struct chat_form *f, struct str pattern, struct arena *perm)
+{
+    struct textbuf b = textbuf_new(perm);
+    while (pattern.len) {
+        i64 skip = 1;
+        if (str_starts(pattern, STR("{role}"))) textbuf_add(&b, STR("assistant")), skip = 6;
+        else if (str_starts(pattern, STR("{eos}"))) textbuf_add(&b, f->eos), skip = 5;
+        else if (str_starts(pattern, STR("{bos}"))) skip = 5;
+        else textbuf_add(&b, str_sub(pattern, 0, 1));
+        pattern = str_sub(pattern, skip, pattern.len);
+    }
+    return textbuf_str(&b);
+}
+
+struct str chat_answer_end(const struct chat_form *f, struct arena *perm)
+{
+    struct str pattern = f->pattern[CHAT_ASSISTANT];
+    i64        begin   = find(pattern, "{content}");
+    if (begin < 0) return STR("");
+    struct str rest = str_sub(pattern, begin + STR("{content}").len, pattern.len);
+    i64        end  = find(rest, "{end}");
+    return filled(f, end < 0 ? rest : str_sub(rest, 0, end), perm);
+}
+
+enum status chat_ask(const struct chat_form *f, const struct json *messages, struct arena *perm,
+                     struct str *out, struct err *err)
+{
+    struct chat_text *t       = NEW(perm, struct chat_text, 1);
+    struct str        pattern = f->pattern[CHAT_ASSISTANT];
+    enum status       st      = chat_write(f, messages, perm, t, err);
+    if (st) return st;
+    if (!pattern.data)
+        return err_set(err, STATUS_USAGE, "the chat template has no messages of role assistant");
+    const struct json *last = messages->first;
+    while (last->next) last = last->next;
+    if (str_eq(json_get(last, STR("role"))->text, STR("assistant")))
+        return err_set(err, STATUS_USAGE, "the last message is an answer: there is none to give");
+    struct str head = filled(f, str_sub(pattern, 0, find(pattern, "{content}")), perm);
+    while (head.len && head.data[head.len - 1] == ' ') head.len--;
+    *out = str_cat(perm, t->text, head);
     return STATUS_OK;
 }

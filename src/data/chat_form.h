@@ -44,5 +44,11 @@ enum status chat_form_read(struct str name, struct str config, struct str templa
 /* A list of {"role": …, "content": …}. The sentence begins with what is wrong: the caller says where. */
 enum status chat_write(const struct chat_form *f, const struct json *messages, struct arena *perm,
                        struct chat_text *out, struct err *err);
+/* The same for who wants the next answer: behind the messages, which do not end with an answer, what the template
+ * writes before one, without blanks at its end: they belong to the answer's first token. */
+enum status chat_ask(const struct chat_form *f, const struct json *messages, struct arena *perm,
+                     struct str *out, struct err *err);
+/* What the template writes behind an answer that is still learned: "<|im_end|>"; may be empty. */
+struct str chat_answer_end(const struct chat_form *f, struct arena *perm);
 
 #endif

@@ -116,7 +116,7 @@ unset FRUGAL_CACHE
 has err 'FRUGAL_CACHE is auto, on or off'
 echo '{"text": "abc"}' >prompts.jsonl
 run 2 generate last @prompts.jsonl
-has err 'prompts.jsonl:1: expected an object with a text "prompt"'
+has err 'prompts.jsonl:1: expected an object with a text "prompt" or a list "messages"'
 run 0 evaluate letters
 has out '^perplexity '
 
@@ -126,6 +126,23 @@ run 0 tokenize --train 260 --tokenizer words letters.txt
 run 0 train letters.yaml data.kind=chat data.path=pairs.jsonl data.tokenizer=words run.name=pairs train.steps=30
 run 0 generate pairs abc --count 9 --temperature 0
 [ "$(cat out)" = 'abc def' ] || fail "with data.tokenizer: $(cat out)"
+lacks err 'chat template'
+
+# One that was trained on conversations is asked by the same template: a message, or whole conversations.
+for i in $(seq 40); do echo '{"messages": [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "def gh"}]}'; done >talks.jsonl
+run 0 train letters.yaml data.kind=chat data.path=talks.jsonl data.tokenizer=words 'data.template=["{role}: {content}{eos}{end}\n"]' \
+  data.context=40 run.name=talks train.steps=150
+run 0 generate talks abc --chat --temperature 0
+[ "$(cat out)" = 'def gh' ] || fail "--chat: $(cat out)"
+run 0 generate talks abc --temperature 0 --count 2
+has err '^the model has a chat template: --chat asks it'
+echo '{"messages": [{"role": "user", "content": "abc"}]}' >asked.jsonl
+run 0 generate talks @asked.jsonl --temperature 0 --json
+has out '^\{"event":"generated","prompt":"abc","text":"def gh","tokens":[0-9]+,"ended":"end"\}$'
+run 2 generate talks @talks.jsonl
+has err '^conversation 1: the last message is an answer: there is none to give$'
+run 2 generate letters abc --chat
+has err 'which tokenizer|no chat_template'
 
 # Mistakes.
 run 2 evaluate nothing

@@ -47,7 +47,7 @@ TEST(templates_are_recognised_or_declared)
               "<|start_header_id|>assistant<|end_header_id|>\n\n[Ho<|eot_id|>]");
     CHECK_STR(written(perm, "{" TOKENS "}", "mistral", TALK), "<s>[INST] Hi [/INST][Ho</s>]");
     CHECK_STR(written(perm, "{" TOKENS "}", "{bos}{role}: {content}{end}\n", TALK),
-              "<s>user: Hi\nassistant: [Ho]\n");
+              "<s>user: Hi\nassistant:[ Ho]\n");
 }
 
 TEST(what_cannot_be_written_is_said)
@@ -65,6 +65,37 @@ TEST(what_cannot_be_written_is_said)
     said =
         written(perm, "{\"chat_template\":\"'<think>' message.content + '<|im_end|>'\"}", "", TALK);
     CHECK(strstr(said.data, "is neither plain ChatML nor Llama 3's nor Mistral's"));
+}
+
+/* The text that asks for an answer, a bar, and how that one will end; else the sentence. */
+static struct str asked(struct arena *perm, const char *pattern, const char *talk)
+{
+    struct chat_form form;
+    struct err       err      = { 0 };
+    struct str       declared = str_of(pattern), text;
+    struct json     *messages;
+    enum status      st =
+        chat_form_read(STR("c"), STR("{" TOKENS "}"), STR(""), &declared, 1, perm, &form, &err);
+    if (!st) st = json_parse(perm, str_of(talk), &messages, &err);
+    if (!st) st = chat_ask(&form, messages, perm, &text, &err);
+    if (st) return str_copy(perm, str_of(err.text));
+    return str_fmt(perm, "%.*s|%.*s", STR_ARG(text), STR_ARG(chat_answer_end(&form, perm)));
+}
+
+TEST(an_answer_is_asked_for_as_the_template_begins_one)
+{
+    const char *hi = "[{\"role\":\"user\",\"content\":\"Hi\"}]";
+    CHECK_STR(asked(perm, "chatml", hi),
+              "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n|<|im_end|>");
+    CHECK_STR(asked(perm, "llama3", hi),
+              "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+              "<|start_header_id|>assistant<|end_header_id|>\n\n|<|eot_id|>");
+    CHECK_STR(asked(perm, "mistral", hi), "<s>[INST] Hi [/INST]|</s>");
+    CHECK_STR(asked(perm, "{bos}{role}: {content}{eos}{end}\n", hi),
+              "<s>user: Hi</s>\nassistant:|</s>");
+    CHECK_STR(asked(perm, "chatml", TALK), "the last message is an answer: there is none to give");
+    CHECK_STR(asked(perm, "user={content}", hi),
+              "the chat template has no messages of role assistant");
 }
 
 /* A vocabulary of bytes, and an end of text. */
