@@ -120,6 +120,38 @@ has err 'prompts.jsonl:1: expected an object with a text "prompt" or a list "mes
 run 0 evaluate letters
 has out '^perplexity '
 
+# In the precision that it was trained in, set or chosen, whatever names it: a checkpoint and a folder of them, too.
+for word in fp32 bf16 auto; do
+  unset FRUGAL_TRAIN_PRECISION
+  rm -rf saved
+  run 0 train letters.yaml train.precision=$word train.steps=3 run.name=$word checkpoint.dir=saved
+  grep '^loss ' out >trained
+  for model in $word.safetensors $word saved saved/step-000000003.1.1; do
+    run 0 evaluate $model
+    grep '^loss ' out | cmp -s - trained || fail "$word: $model evaluates to $(grep '^loss ' out), in training $(cat trained)"
+  done
+done
+run 0 evaluate bf16.safetensors train.precision=fp32 # which is what was asked for
+grep '^loss ' out >wide
+run 0 evaluate fp32.safetensors train.precision=fp32
+grep '^loss ' out | cmp -s - wide && fail "the weights of two precisions have the same loss"
+# A resumed run writes the file that an undisturbed one writes.
+run 0 train letters.yaml train.steps=6 run.name=resumed checkpoint.dir=saved
+has err 'resumed|step 3'
+run 0 train letters.yaml train.steps=6 run.name=resumed train.out=whole.safetensors
+cmp -s resumed.safetensors whole.safetensors || fail "the weights of a resumed run differ"
+export FRUGAL_TRAIN_PRECISION=fp32
+run 0 generate saved abc --count 3 --temperature 0
+ledger=$FRUGAL_RUN_LEDGER
+FRUGAL_RUN_LEDGER=none # the checkpoint knows its model, and not where its data was
+run 0 generate saved abc --count 3 --temperature 0 data.kind=text
+run 2 evaluate saved
+has err '^data.path is empty'
+run 0 evaluate saved data.path=letters.txt
+run 0 export saved checkpointed
+[ -s checkpointed/model.safetensors ] || fail "a checkpoint was not exported"
+FRUGAL_RUN_LEDGER=$ledger
+
 # A run with a tokenizer of its own (data.tokenizer) is continued with that one.
 for i in $(seq 40); do echo '{"prompt": "abc", "completion": " def"}'; done >pairs.jsonl
 run 0 tokenize --train 260 --tokenizer words letters.txt
@@ -152,7 +184,7 @@ run 2 evaluate bare
 has err '^bare is a folder without config.json; give a Hugging Face folder'
 : >step/weights.safetensors
 run 2 evaluate step
-has err '^step is a checkpoint, .* with train.out=step/weights.safetensors$'
+has err '^step is a checkpoint without a manifest.json, so it is not complete'
 ledger=$FRUGAL_RUN_LEDGER
 FRUGAL_RUN_LEDGER=none
 run 2 evaluate bare
