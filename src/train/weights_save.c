@@ -5,6 +5,11 @@
 #include "train/options.h"
 #include <string.h>
 
+struct str train_out_file(struct arena *perm, struct str out)
+{
+    return str_ends(out, STR("/")) ? str_cat(perm, out, STR("weights.safetensors")) : out;
+}
+
 static bool is_part(const struct session *s, const struct persistent *t, enum weights_part part)
 {
     return part == WEIGHTS_VALUES ? weights_are_kept(s, t)

@@ -152,6 +152,38 @@ run 0 export saved checkpointed
 [ -s checkpointed/model.safetensors ] || fail "a checkpoint was not exported"
 FRUGAL_RUN_LEDGER=$ledger
 
+# train.out=FOLDER/ is what `frugal export` makes of the weights, and the run can be used by its name; so with adapters.
+run 0 train letters.yaml train.steps=20 run.name=plain
+run 0 export plain exported
+run 0 train letters.yaml train.steps=20 run.name=made train.out=made/
+has out '^weights +made/$'
+has out '^next +frugal generate made/ "TEXT"$'
+for file in config.json model.safetensors; do cmp -s made/$file exported/$file || fail "made/$file is not what export writes"; done
+[ "$(ls made | wc -l)" = 2 ] || fail "more in the folder: $(ls made)"
+run 0 evaluate plain
+mv out plain.out
+run 0 evaluate last
+[ "$(grep '^loss ' out)" = "$(grep '^loss ' plain.out)" ] || fail "the run of a folder evaluates to something else"
+printf 'data: {kind: text, path: letters.txt, context: 16}\nmodel: {kind: hf, path: made}\ntrain: {steps: 5, lora: {rank: 2}, out: adapters/}\n' >tuned.yaml
+run 0 train tuned.yaml
+[ "$(ls adapters | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || fail "no folder of adapters: $(ls adapters)"
+grep -E '^loss ' out >trained
+run 0 evaluate tuned
+grep '^loss ' out | cmp -s - trained || fail "adapters in a folder evaluate to something else"
+run 2 train tuned.yaml train.out=made/
+has err '^train.out=made/: made is the folder that the model began with'
+run 2 train shapes.yaml train.out=layers/
+has err '^train.out=layers/: model.kind=layers has no counterpart in transformers'
+[ -e layers ] && fail "a folder was made for what cannot be written"
+: >out; : >err
+"$frugal" train letters.yaml train.steps=100_000_000 run.name=caught train.out=caught/ >out 2>err &
+pid=$!
+for i in $(seq 100); do grep -q 'step' err && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+[ $? = 4 ] || fail "Ctrl-C with train.out=FOLDER/: not exit 4"
+[ -s caught/model.safetensors ] || fail "Ctrl-C lost the folder"
+
 # A run with a tokenizer of its own (data.tokenizer) is continued with that one.
 for i in $(seq 40); do echo '{"prompt": "abc", "completion": " def"}'; done >pairs.jsonl
 run 0 tokenize --train 260 --tokenizer words letters.txt
@@ -159,6 +191,9 @@ run 0 train letters.yaml data.kind=chat data.path=pairs.jsonl data.tokenizer=wor
 run 0 generate pairs abc --count 9 --temperature 0
 [ "$(cat out)" = 'abc def' ] || fail "with data.tokenizer: $(cat out)"
 lacks err 'chat template'
+run 0 export pairs with_words # its tokenizer goes with it
+run 0 generate with_words abc --count 9 --temperature 0
+[ "$(cat out)" = 'abc def' ] || fail "exported with its tokenizer: $(cat out)"
 
 # One that was trained on conversations is asked by the same template: a message, or whole conversations.
 for i in $(seq 40); do echo '{"messages": [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "def gh"}]}'; done >talks.jsonl
