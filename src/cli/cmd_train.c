@@ -4,8 +4,7 @@
 #include "cli/late.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
-#include "infer/export.h"
-#include "infer/model_named.h"
+#include "infer/out_folder.h"
 #include "infer/specimen.h"
 #include "job/several.h"
 
@@ -24,37 +23,6 @@ static enum status with_profile(struct cli *c, struct request *r, struct err *er
         r->arguments[r->argument_count++] = str_cat(c->perm, STR("profile."), one);
     }
     return STATUS_OK;
-}
-
-/* train.out=FOLDER/ is a folder of Hugging Face's: known to be possible before the first step, made after the last. */
-static struct str folder_of(struct str out)
-{
-    return str_ends(out, STR("/")) ? str_sub(out, 0, out.len - 1) : STR("");
-}
-
-static enum status check_out(struct cli *c, const struct settings *s, struct err *err)
-{
-    struct str folder = folder_of(s->train.out);
-    struct err why;
-    if (!folder.len || !export_check(c->os, s, folder, &why)) return STATUS_OK;
-    return err_set(err, why.status, "train.out=%.*s: %s", STR_ARG(s->train.out), why.text);
-}
-
-/* A failure outranks what ended the training. */
-static enum status export_out(struct cli *c, struct str out, enum status st, struct err *err)
-{
-    struct str     folder = folder_of(out), file = train_out_file(c->perm, out);
-    struct config *trained;
-    struct err     why;
-    if (!folder.len) return st;
-    enum status bad = model_named(c->os, c->perm, STR("export"), file, NULL, 0, &trained, &why);
-    if (!bad)
-        bad = export_folder(c->os, &trained->settings, folder, EXPORT_F32, EXPORT_APART, &why);
-    if (bad)
-        return err_set(err, bad, "the weights are in %.*s, and no folder could be made of them: %s",
-                       STR_ARG(file), why.text);
-    c->os->remove(c->os, file, NULL);
-    return st;
 }
 
 static enum status meet_ranks(struct cli *c, f64 join_s, struct ranks **out, struct err *err)
@@ -76,7 +44,7 @@ static enum status begin_ranks(struct cli *c, struct request *r, struct config *
     say_nothing(c->say, !several_speaks(c->os, NULL));
     enum status st = with_profile(c, r, err);
     if (!st) st = config_of_request(r, c->os, c->perm, config, err);
-    if (!st) st = check_out(c, &(*config)->settings, err);
+    if (!st) st = out_folder_check(c->os, &(*config)->settings, err);
     const struct config *known =
         st ? config_new(c->perm) : *config; /* without settings the defaults */
     enum status met = meet_ranks(c, known->settings.train.join_s, out, &why);
@@ -111,7 +79,7 @@ enum status command_train(struct cli *c, struct err *err)
     st             = several_same(ranks, job.changed, err);
     if (!st) {
         st = job_train(&job, &profiled, &result, err);
-        st = export_out(c, result.out, st, err);
+        st = out_folder_write(c->os, result.out, st, c->perm, err);
     }
     return end_ranks(c, ranks, st);
 }

@@ -190,8 +190,8 @@ struct writer {
     bool                    first;
 };
 
-/* Blanks before an answer are learned with it: in most vocabularies they are part of its first token, and who asks for an
- * answer ends without them. */
+/* Blanks before an answer are learned with it: in most vocabularies they are part of its first token, and who asks for
+ * an answer ends without them. */
 static void put(struct writer *w, enum chat_role role, struct str content)
 {
     struct str rest  = w->form->pattern[role];
@@ -259,7 +259,8 @@ enum status chat_write(const struct chat_form *f, const struct json *messages, s
     return STATUS_OK;
 }
 
-/* A part of the assistant's pattern, without {content} and {end}; {bos} counts in a first message, which an answer is not. */
+/* A part of the assistant's pattern, without {content} and {end}; {bos} counts in a first message, which an answer is
+ * not. */
 static struct str filled(const struct chat_form *f, struct str pattern, struct arena *perm)
 {
     struct textbuf b = textbuf_new(perm);

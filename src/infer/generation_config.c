@@ -1,5 +1,5 @@
-/* generation_config.c - generation_config.json: the tokens that end a text, and how the next one is drawn. Keys of other
- * ways to write (beams, penalties) are ignored. */
+/* generation_config.c - generation_config.json: the tokens that end a text, and how the next one is drawn. Keys of
+ * other ways to write (beams, penalties) are ignored. */
 #include "infer/generation_config.h"
 #include "base/json.h"
 #include <math.h>

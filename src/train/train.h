@@ -179,8 +179,8 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 enum optimiser_kind optimiser_of(struct str name);
 
 /* What a plan must know of a run: its data is opened and its model built, for no machine. */
-/* The file that the weights are written to: train.out, or in a folder, FOLDER/, what whoever trains makes one of Hugging
- * Face's from (infer/export.h). */
+/* The file that the weights are written to: train.out; in a folder, FOLDER/, one that infer/out_folder.h makes a folder
+ * of Hugging Face's from. */
 struct str train_out_file(struct arena *perm, struct str out);
 
 struct train_outline {

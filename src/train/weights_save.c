@@ -74,8 +74,8 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
     return to;
 }
 
-/* What the figures of an evaluation depend on beside model and data: "computed KEY=VALUE" a line. The precision is the one
- * that was chosen, in a resumed run as in one that nothing disturbed. */
+/* What the figures of an evaluation depend on beside model and data: "computed KEY=VALUE" a line. The precision is the
+ * one that was chosen, in a resumed run as in one that nothing disturbed. */
 static void add_computed(const struct session *s, struct textbuf *b)
 {
     const struct train_config *t = &s->settings->train;

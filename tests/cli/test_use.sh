@@ -29,6 +29,21 @@ has out '^\{"event":"evaluated","loss":[0-9.e-]+,"accuracy":1,"samples":40,"conf
 run 0 evaluate last data.eval_path=images data.eval_labels=labels
 has out '^samples +400$'
 
+# Which run wrote a file of weights, under whatever name.
+run 0 runs --json
+id=$(sed -n 's/.*"run":"\([0-9a-f]*\)".*/\1/p' out | tail -n 1)
+cp shapes.safetensors found.safetensors
+run 0 train shapes.yaml train.epochs=1 run.name=other
+run 0 runs found.safetensors --json
+[ "$(sed -n 's/.*"run":"\([0-9a-f]*\)".*/\1/p' out)" = "$id" ] || fail "found.safetensors is said to be of $(cat out), not of $id"
+printf x >>found.safetensors
+run 1 runs found.safetensors
+has err '^no run of this ledger wrote found.safetensors$'
+run 2 runs missing.safetensors
+has err '^missing.safetensors is not a file that can be read$'
+rm found.safetensors other.safetensors
+run 0 train shapes.yaml
+
 # One line for each sample: the classes come in turn.
 run 0 predict last
 [ "$(cut -f 2 out | tr -d '\n')" = 0123012301230123012301230123012301230123 ] || fail "other classes"

@@ -74,8 +74,8 @@ static u8 code_of(f32 x)
     return best;
 }
 
-/* Numbers between two codes, at the ends, zeros of both signs, and some that are none: 1 is the largest of each block, so
- * that nothing is rounded before it is compared. */
+/* Numbers between two codes, at the ends, zeros of both signs, and some that are none: 1 is the largest of each block,
+ * so that nothing is rounded before it is compared. */
 TEST(codes_of_a_whole_block_are_those_of_its_numbers)
 {
     i64  count = 2 * NF4_GROUP;
