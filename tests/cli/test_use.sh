@@ -28,6 +28,10 @@ run 0 evaluate last --json
 has out '^\{"event":"evaluated","loss":[0-9.e-]+,"accuracy":1,"samples":40,"confusion":\[\[10,0,0,0\],\[0,10,0,0\],\[0,0,10,0\],\[0,0,0,10\]\]\}$'
 run 0 evaluate last data.eval_path=images data.eval_labels=labels
 has out '^samples +400$'
+run 0 evaluate last images data.eval_labels=labels
+has out '^samples +400$'
+run 2 evaluate last images labels
+has err '^one file or folder of data, not labels as well$'
 
 # Which run wrote a file of weights, under whatever name.
 run 0 runs --json
@@ -163,6 +167,8 @@ run 0 generate saved abc --count 3 --temperature 0 data.kind=text
 run 2 evaluate saved
 has err '^data.path is empty'
 run 0 evaluate saved data.path=letters.txt
+run 0 evaluate saved letters.txt
+has out '^samples +224$' # all of it
 run 0 export saved checkpointed
 [ -s checkpointed/model.safetensors ] || fail "a checkpoint was not exported"
 FRUGAL_RUN_LEDGER=$ledger
