@@ -1,5 +1,5 @@
-/* cmd_predict.c - frugal predict MODEL [DATA] [KEY=VALUE...]: the class of each sample, and how likely it is. Samples are the
- * lines of standard input, or else the held-out ones. */
+/* cmd_predict.c - frugal predict MODEL [DATA] [KEY=VALUE...]: the class of each sample, and how likely it is. Samples
+ * are the lines of standard input, or else the held-out ones. */
 #include "base/lines.h"
 #include "cli/jobs.h"
 #include "train/use.h"
