@@ -239,7 +239,8 @@ static enum status form_open(struct cli *c, const struct data_config *d, struct 
     bool file = os_is_file(c->os, path);
     while (file && path.len && path.data[path.len - 1] != '/') path.len--;
     if (!path.len) path = STR(".");
-    return chat_form_open(c->os, path, d->template, d->template_count, perm, form, err);
+    return chat_form_open(c->os, path, d->template, d->template_count, prompts_today(c->os, perm),
+                          perm, form, err);
 }
 
 static enum status form_of(struct cli *c, const struct settings *s, struct str path,

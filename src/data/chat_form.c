@@ -51,7 +51,7 @@ static void read_chatml(struct chat_form *f, struct str template)
 /* Llama 3. Since 3.1 a system message comes first that tells the date: one that stands in the template as
  * date_string = "26 Jul 2024"; where it is today's, a text would not be the same tomorrow. */
 static enum status read_llama3(struct chat_form *f, struct str template, struct str name,
-                               struct arena *perm, struct err *err)
+                               struct str today, struct arena *perm, struct err *err)
 {
     static const char date[] = "date_string = \"";
     same_for_all(f, STR("{bos}<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"));
@@ -60,8 +60,9 @@ static enum status read_llama3(struct chat_form *f, struct str template, struct 
     i64        at  = find(template, date);
     struct str day = at < 0 ? STR("") : str_sub(template, at + (i64)sizeof date - 1, template.len);
     i64        end = str_find(day, '"');
-    bool       today = has(template, "strftime_now");
-    if (today || end < 0 || !has(template, "Cutting Knowledge Date: December 2023"))
+    bool       dated = has(template, "strftime_now");
+    if (dated && today.len) day = today, end = today.len;
+    if ((dated && !today.len) || end < 0 || !has(template, "Cutting Knowledge Date: December 2023"))
         return err_set(
             err, STATUS_USAGE,
             "%.*s: this chat_template writes today's date into the text; write it as data.template",
@@ -94,7 +95,7 @@ static enum status read_mistral(struct chat_form *f, struct str template, struct
 }
 
 static enum status recognise(struct chat_form *f, struct str template, struct str name,
-                             struct arena *perm, struct err *err)
+                             struct str today, struct arena *perm, struct err *err)
 {
     bool chatml =
         has(template, "content'] + '<|im_end|>'") || has(template, "content + '<|im_end|>'");
@@ -102,7 +103,7 @@ static enum status recognise(struct chat_form *f, struct str template, struct st
     bool more   = has(template, "<think>") ||
                 has(template, "strip("); /* contents are not written as they are */
     if (chatml && !more && !has(template, "trim")) read_chatml(f, template);
-    else if (llama3 && !more) return read_llama3(f, template, name, perm, err);
+    else if (llama3 && !more) return read_llama3(f, template, name, today, perm, err);
     else if (has(template, "[INST]")) return read_mistral(f, template, name, err);
     else
         return err_set(err, STATUS_USAGE,
@@ -152,8 +153,8 @@ static bool by_name(struct chat_form *f, struct str name)
 }
 
 enum status chat_form_read(struct str name, struct str config, struct str template,
-                           const struct str *declared, i64 count, struct arena *perm,
-                           struct chat_form *out, struct err *err)
+                           const struct str *declared, i64 count, struct str today,
+                           struct arena *perm, struct chat_form *out, struct err *err)
 {
     struct json *root = NULL;
     struct err   why;
@@ -167,18 +168,19 @@ enum status chat_form_read(struct str name, struct str config, struct str templa
     for (i64 i = 0; i < count && !st; i++) st = declare(out, declared[i], err);
     return st || count ? st
                        : recognise(out, template.len ? template : token_text(root, "chat_template"),
-                                   name, perm, err);
+                                   name, today, perm, err);
 }
 
 enum status chat_form_open(struct os *os, struct str folder, const struct str *declared, i64 count,
-                           struct arena *perm, struct chat_form *out, struct err *err)
+                           struct str today, struct arena *perm, struct chat_form *out,
+                           struct err *err)
 {
     struct str  name = str_cat(perm, folder, STR("/tokenizer_config.json")), text = { 0 };
     enum status st  = STATUS_OK;
     struct str  own = str_cat(perm, folder, STR("/chat_template.jinja")), template = { 0 };
     if (os_is_file(os, name)) st = os_read_all(os, name, perm, &text, err);
     if (!st && os_is_file(os, own)) st = os_read_all(os, own, perm, &template, err);
-    return st ? st : chat_form_read(name, text, template, declared, count, perm, out, err);
+    return st ? st : chat_form_read(name, text, template, declared, count, today, perm, out, err);
 }
 
 /* ---- writing ---- */

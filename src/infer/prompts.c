@@ -1,5 +1,6 @@
 /* prompts.c - reading what is to be continued. */
 #include "infer/prompts.h"
+#include "base/date.h"
 
 static struct json *text_node(struct arena *perm, struct str key, struct str text)
 {
@@ -108,6 +109,17 @@ enum status prompts_write(struct prompts *p, const struct chat_form *form, struc
         else if (st) st = err_set(err, st, "conversation %lld: %s", (long long)i + 1, why.text);
     }
     return st;
+}
+
+struct str prompts_today(struct os *os, struct arena *perm)
+{
+    static const char *const months[] = { "Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec" };
+    struct str               iso      = date_text(perm, os->wall_ns(os) / 1000000000);
+    i64                      month    = 1;
+    str_i64(str_sub(iso, 5, 7), &month); /* 2026-11-18T… */
+    return str_fmt(perm, "%.*s %s %.*s", STR_ARG(str_sub(iso, 8, 10)), months[(month + 11) % 12],
+                   STR_ARG(str_sub(iso, 0, 4)));
 }
 
 i64 prompts_longest(const struct prompts *p)

@@ -22,6 +22,7 @@ enum status prompts_read(struct os *os, struct str asked, enum prompts_as as, st
                          struct prompts *out, struct err *err);
 enum status prompts_write(struct prompts *p, const struct chat_form *form, struct arena *memory,
                           struct err *err);
-i64         prompts_longest(const struct prompts *p); /* bytes of a text */
+struct str  prompts_today(struct os *os, struct arena *perm); /* "18 Nov 2026", UTC */
+i64         prompts_longest(const struct prompts *p);         /* bytes of a text */
 
 #endif

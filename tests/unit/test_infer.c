@@ -165,7 +165,7 @@ TEST(prompts_are_texts_lines_or_conversations)
     struct prompts   p;
     struct str       by = STR("{role}:{content}\n");
     struct err       err;
-    CHECK(!chat_form_read(STR("c"), STR(""), STR(""), &by, 1, perm, &form, &err));
+    CHECK(!chat_form_read(STR("c"), STR(""), STR(""), &by, 1, STR(""), perm, &form, &err));
     CHECK(!prompts_read(os_real(), STR("Hi"), PROMPTS_TEXT, perm, &p, &err));
     CHECK(p.count == 1 && !p.chat && prompts_longest(&p) == 2);
     CHECK(!prompts_read(os_real(), STR("Hi"), PROMPTS_CHAT, perm, &p, &err));
@@ -177,4 +177,5 @@ TEST(prompts_are_texts_lines_or_conversations)
     CHECK_STR(p.items[0].text, "one");
     CHECK_STR(p.items[1].text, "user:two\nassistant:");
     CHECK_EQ(prompts_read(os_real(), STR(""), PROMPTS_TEXT, perm, &p, &err), STATUS_USAGE);
+    CHECK_EQ(prompts_today(os_real(), perm).len, 11);
 }
