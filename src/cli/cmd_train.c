@@ -72,6 +72,7 @@ enum status command_train(struct cli *c, struct err *err)
     enum status          st = begin_ranks(c, r, &config, &ranks, err);
     if (st) return end_ranks(c, ranks, st);
     shown.every    = config->settings.train.log_every;
+    shown.chat     = str_eq(config->settings.data.kind, STR("chat"));
     profile.config = &config->settings.profile;
     struct job job = job_of(c, config, "train");
     job.ranks      = ranks;

@@ -220,6 +220,7 @@ run 0 generate with_words abc --count 9 --temperature 0
 for i in $(seq 40); do echo '{"messages": [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "def gh"}]}'; done >talks.jsonl
 run 0 train letters.yaml data.kind=chat data.path=talks.jsonl data.tokenizer=words 'data.template=["{role}: {content}{eos}{end}\n"]' \
   data.context=40 run.name=talks train.steps=150
+has out '^next +frugal generate talks.safetensors "TEXT" --chat$'
 run 0 generate talks abc --chat --temperature 0
 [ "$(cat out)" = 'def gh' ] || fail "--chat: $(cat out)"
 run 0 generate talks abc --temperature 0 --count 2
