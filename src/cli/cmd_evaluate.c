@@ -1,4 +1,4 @@
-/* cmd_evaluate.c - frugal evaluate MODEL [KEY=VALUE...]: how good a trained model is on held-out data. */
+/* cmd_evaluate.c - frugal evaluate MODEL [DATA] [KEY=VALUE...]: how good a trained model is on held-out data. */
 #include "cli/jobs.h"
 #include "train/use.h"
 
@@ -82,7 +82,7 @@ enum status command_evaluate(struct cli *c, struct err *err)
     struct use_confusion  confusion = { 0 };
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "which model? Try: frugal evaluate last");
-    enum status st = model_of_request(c, 1, &config, err);
+    enum status st = model_and_data(c, &config, err);
     os_signals_catch();
     if (!st) st = use_open(c->os, &config->settings, USE_EVALUATE, &use, err);
     if (!st) st = use_evaluate(use, &eval, err);

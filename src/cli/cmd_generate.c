@@ -1,8 +1,9 @@
 /* cmd_generate.c - frugal generate MODEL TEXT: what a trained model writes after a text. */
-#include "base/json.h"
 #include "cli/jobs.h"
 #include "data/tokenize.h"
 #include "infer/generate.h"
+#include "infer/generation_config.h"
+#include "infer/prompts.h"
 #include <math.h>
 
 enum status command_generate(struct cli *c, struct err *err);
@@ -12,11 +13,6 @@ enum { TEXT_GIB = 64 };          /* address space for tokenizer, texts and token
 enum {
     AT_ONCE = 16
 }; /* texts: a product of so many rows takes little longer than one of one row */
-
-struct prompts { /* one a line, or the one of the command line */
-    struct str *texts;
-    i64         count;
-};
 
 /* Texts are continued several at a time and shown one after the other: the first that is not complete as it grows. */
 struct shown {
@@ -44,10 +40,21 @@ static i64 whole_end(struct str text, i64 from)
     return text.len - end >= 4 ? text.len : end; /* not UTF-8 at all */
 }
 
+/* An answer begins behind the blanks that a template writes before it. */
+static i64 text_begin(const struct shown *s)
+{
+    i64 begin = 0;
+    while (s->prompts->items[s->current].messages && begin < s->text.len &&
+           s->text.data[begin] == ' ')
+        begin++;
+    return begin;
+}
+
 static void print_to(struct shown *s, i64 end)
 {
     struct arena scratch = *s->cli->perm;
-    struct str   text    = str_sub(textbuf_str(&s->text), s->printed, end);
+    i64          from    = MIN(MAX(s->printed, text_begin(s)), end);
+    struct str   text    = str_sub(textbuf_str(&s->text), from, end);
     s->printed           = end;
     if (s->cli->say->json || !text.len) return;
     say_text(s->cli->say, s->cli->say->bold ? str_printable_lines(&scratch, text) : text);
@@ -63,7 +70,8 @@ static void show_begin(struct shown *s)
     s->own                     = s->memory;
     s->text                    = textbuf_new(&s->own);
     s->printed                 = 0;
-    if (!s->cli->say->json) say_text(s->cli->say, s->prompts->texts[s->current]);
+    const struct prompt *p     = &s->prompts->items[s->current];
+    if (!s->cli->say->json && !p->messages) say_text(s->cli->say, p->shown);
     for (i64 i = s->begin[s->current]; i < g->count; i++) {
         struct arena scratch = *s->cli->perm;
         textbuf_add(&s->text, words_of(s->words, g->tokens[i], &scratch));
@@ -167,8 +175,8 @@ static void show_end(struct shown *s, enum generated how)
         return;
     }
     b = event_begin(&scratch, "generated");
-    event_str(&b, "prompt", s->prompts->texts[s->current]);
-    event_str(&b, "text", textbuf_str(&s->text));
+    event_str(&b, "prompt", s->prompts->items[s->current].shown);
+    event_str(&b, "text", str_sub(textbuf_str(&s->text), text_begin(s), s->text.len));
     event_i64(&b, "tokens", s->all[s->current].count - s->begin[s->current]);
     event_str(&b, "ended",
               how == GENERATED_END       ? STR("end")
@@ -180,14 +188,13 @@ static void show_end(struct shown *s, enum generated how)
     event_end(&b, c->say);
 }
 
-static enum status encode(const struct generating *g, struct str prompt, struct generation *out,
-                          struct arena *memory, struct err *err)
+static enum status encode(const struct generating *g, const struct prompt *p,
+                          struct generation *out, struct arena *memory, struct err *err)
 {
-    i64 most    = use_length(g->use);
-    out->tokens = NEW(memory, i32, MAX(tokens_max(prompt.len) + BPE_AROUND_MAX, most));
-    if (!prompt.len)
-        return err_set(err, STATUS_USAGE, "the text is empty: give at least one character");
-    enum status st = words_encode(&g->words, prompt, use_vocabulary(g->use), out->tokens,
+    i64               most   = use_length(g->use);
+    enum words_around around = p->messages ? WORDS_ALONE : WORDS_WITH_BEFORE;
+    out->tokens    = NEW(memory, i32, MAX(tokens_max(p->text.len) + BPE_AROUND_MAX, most));
+    enum status st = words_encode(&g->words, p->text, around, use_vocabulary(g->use), out->tokens,
                                   &out->count, *memory, err);
     if (!st && out->count > most)
         st =
@@ -203,7 +210,7 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     i64               *begin = NEW(memory, i64, p->count);
     enum status        st    = STATUS_OK;
     for (i64 i = 0; !st && i < p->count; i++) {
-        st       = encode(g, p->texts[i], &all[i], memory, err);
+        st       = encode(g, &p->items[i], &all[i], memory, err);
         begin[i] = all[i].count;
     }
     if (st) return st;
@@ -225,43 +232,6 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
                    os_signal_name(shown.signal), (long long)whole, (long long)p->count);
 }
 
-/* --- what is continued --- */
-
-/* A line of a .jsonl is an object with the text under "prompt". */
-static enum status prompt_of(struct str line, i64 number, struct str file, struct arena *memory,
-                             struct str *out, struct err *err)
-{
-    struct json *root, *prompt;
-    *out = line;
-    if (!str_ends(file, STR(".jsonl"))) return STATUS_OK;
-    enum status st = json_parse(memory, line, &root, err);
-    prompt         = st ? NULL : json_get(root, STR("prompt"));
-    if (prompt && prompt->kind == JSON_STRING) return *out = prompt->text, STATUS_OK;
-    return err_set(err, STATUS_USAGE, "%.*s:%lld: expected an object with a text \"prompt\"",
-                   STR_ARG(file), (long long)number);
-}
-
-static enum status read_prompts(struct cli *c, struct str file, struct prompts *p,
-                                struct arena *memory, struct err *err)
-{
-    struct str  text;
-    i64         lines = 1;
-    enum status st    = os_read_all(c->os, file, memory, &text, err);
-    for (i64 i = 0; !st && i < text.len; i++) lines += text.data[i] == '\n';
-    p->texts = NEW(memory, struct str, lines);
-    for (i64 number = 1; !st && text.len; number++) {
-        i64        end  = str_find(text, '\n');
-        struct str line = end < 0 ? text : str_sub(text, 0, end);
-        text            = end < 0 ? (struct str){ 0 } : str_sub(text, end + 1, text.len);
-        if (line.len && line.data[line.len - 1] == '\r') line.len--;
-        if (str_trim(line).len)
-            st = prompt_of(line, number, file, memory, &p->texts[p->count++], err);
-    }
-    if (!st && !p->count)
-        st = err_set(err, STATUS_USAGE, "%.*s has no prompts: one a line", STR_ARG(file));
-    return st;
-}
-
 /* FRUGAL_CACHE in the environment. */
 static enum status cache_of(struct os *os, enum use_cache *out, struct err *err)
 {
@@ -275,12 +245,15 @@ static enum status cache_of(struct os *os, enum use_cache *out, struct err *err)
                    (int)MIN(word.len, 40), word.data);
 }
 
-/* As long as the longest text can get: no token is shorter than a byte. */
-static i64 longest(const struct prompts *p, i64 tokens)
+/* The chat template beside the tokenizer at `path`, a folder or a file in it; or data.template. */
+static enum status form_open(struct cli *c, const struct data_config *d, struct str path,
+                             struct arena *perm, struct chat_form *form, struct err *err)
 {
-    i64 most = 0;
-    for (i64 i = 0; i < p->count; i++) most = MAX(most, p->texts[i].len);
-    return most + BPE_AROUND_MAX + tokens;
+    bool file = os_is_file(c->os, path);
+    while (file && path.len && path.data[path.len - 1] != '/') path.len--;
+    if (!path.len) path = STR(".");
+    return chat_form_open(c->os, path, d->template, d->template_count, prompts_today(c->os, perm),
+                          perm, form, err);
 }
 
 /* How fast the weights came, for who measures it. */
@@ -295,37 +268,79 @@ static void show_loaded(struct cli *c, struct train_loaded l)
     event_end(&b, c->say);
 }
 
-static enum status open_and_write(struct cli *c, const struct config *config, struct generating *g,
-                                  const struct prompts *p, struct arena *memory, struct err *err)
+static enum status form_of(struct cli *c, const struct settings *s, struct str path,
+                           struct words *words, struct chat_form *form, struct err *err)
 {
-    struct use_next_config how = { .length    = longest(p, g->tokens_max),
-                                   .sequences = MIN(p->count, AT_ONCE) };
-    struct str             tokenizer;
-    enum status            st = cache_of(c->os, &how.cache, err);
-    if (!st) st = use_open_next(c->os, &config->settings, &how, &g->use, err);
-    if (!st) show_loaded(c, use_loaded(g->use));
-    if (!st) st = tokenizer_of(c, &config->settings, use_vocabulary(g->use), &tokenizer, err);
-    if (!st) st = words_open(&g->words, c->os, tokenizer, memory, err);
-    return st ? st : write_on(c, g, p, memory, err);
+    struct str  end;
+    enum status st = form_open(c, &s->data, path, c->perm, form, err);
+    if (st) return st;
+    for (i64 i = 0; words->bpe && i < words->bpe->added_count && !form->eos.len; i++)
+        if (words->bpe->added[i].id == bpe_end_token(words->bpe)) /* as in training: data/chat.c */
+            form->eos = words->bpe->added[i].text;
+    end = chat_answer_end(form, c->perm);
+    words_add_end(words, words_token(words, end));
+    return STATUS_OK;
 }
 
-/* TEXT, or the lines of @FILE. */
-static enum status prompts_of(struct cli *c, struct prompts *p, struct arena *memory,
+/* Tokens of its generation_config.json end a text too, and where it draws, its numbers are the defaults. */
+static enum status follow_folder(struct cli *c, struct str folder, struct generating *g,
+                                 struct err *err)
+{
+    const struct request    *r = c->request;
+    struct generation_config about;
+    enum status              st = generation_config_read(c->os, folder, *c->perm, &about, err);
+    for (i64 i = 0; !st && i < about.end_count; i++) words_add_end(&g->words, about.ends[i]);
+    if (st || r->given[FLAG_temperature] || r->given[FLAG_top_k] || r->given[FLAG_top_p]) return st;
+    if (!isnan(about.temperature)) g->sampling.temperature = about.temperature;
+    if (!isnan(about.top_p)) g->sampling.top_p = about.top_p;
+    if (about.top_k >= 0) g->sampling.top_k = about.top_k;
+    return STATUS_OK;
+}
+
+static void mention_chat(struct cli *c, const struct settings *s, struct str path)
+{
+    struct chat_form form;
+    struct arena     scratch = *c->perm;
+    if (path.len && !form_open(c, &s->data, path, &scratch, &form, NULL))
+        say_message(c->say, "the model has a chat template: --chat asks it, without it the text is "
+                            "continued\n");
+}
+
+static enum status open_words(struct cli *c, const struct settings *s, i64 vocabulary,
+                              struct generating *g, struct prompts *p, struct arena *memory,
                               struct err *err)
 {
-    struct str text = c->request->arguments[1];
-    *p              = (struct prompts){ 0 };
-    if (text.len > 1 && text.data[0] == '@')
-        return read_prompts(c, str_sub(text, 1, text.len), p, memory, err);
-    p->texts             = NEW(memory, struct str, 1);
-    p->texts[p->count++] = text;
-    return STATUS_OK;
+    struct str       path;
+    struct chat_form form;
+    enum status      st = tokenizer_of(c, s, vocabulary, &path, err);
+    if (!st) st = words_open(&g->words, c->os, path, memory, err);
+    if (!st) st = follow_folder(c, s->model.path, g, err);
+    if (!st && p->chat) st = form_of(c, s, path, &g->words, &form, err);
+    if (!st && p->chat) st = prompts_write(p, &form, memory, err);
+    if (!st && !p->chat && p->count == 1) mention_chat(c, s, path);
+    return st;
+}
+
+/* Conversations become texts first: the model is opened for their length. No token is shorter than a byte. */
+static enum status open_and_write(struct cli *c, const struct config *config, struct generating *g,
+                                  struct prompts *p, struct arena *memory, struct err *err)
+{
+    const struct settings *s   = &config->settings;
+    struct use_next_config how = { .sequences = MIN(p->count, AT_ONCE) };
+    enum status            st  = cache_of(c->os, &how.cache, err);
+    if (!st && p->chat) st = open_words(c, s, -1, g, p, memory, err);
+    how.length = prompts_longest(p) + BPE_AROUND_MAX + g->tokens_max;
+    if (!st) st = use_open_next(c->os, s, &how, &g->use, err);
+    if (!st) show_loaded(c, use_loaded(g->use));
+    if (!st && !p->chat) st = open_words(c, s, use_vocabulary(g->use), g, p, memory, err);
+    return st ? st : write_on(c, g, p, memory, err);
 }
 
 enum status command_generate(struct cli *c, struct err *err)
 {
-    const struct request *r = c->request;
-    struct generating     g = { 0 };
+    const struct request *r  = c->request;
+    struct generating     g  = { 0 };
+    enum prompts_as       as = r->given[FLAG_chat] ? PROMPTS_CHAT : PROMPTS_TEXT;
     struct prompts        prompts;
     struct config        *config;
     if (r->argument_count < 2)
@@ -338,7 +353,7 @@ enum status command_generate(struct cli *c, struct err *err)
     if (!memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     os_signals_catch();
-    st = prompts_of(c, &prompts, &memory, err);
+    st = prompts_read(c->os, r->arguments[1], as, &memory, &prompts, err);
     if (!st) st = open_and_write(c, config, &g, &prompts, &memory, err);
     use_close(g.use);
     arena_close(&memory);

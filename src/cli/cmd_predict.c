@@ -1,5 +1,5 @@
-/* cmd_predict.c - frugal predict MODEL [KEY=VALUE...]: the class of each sample, and how likely it is. Samples are the
- * lines of standard input, or else the held-out ones. */
+/* cmd_predict.c - frugal predict MODEL [DATA] [KEY=VALUE...]: the class of each sample, and how likely it is. Samples
+ * are the lines of standard input, or else the held-out ones. */
 #include "base/lines.h"
 #include "cli/jobs.h"
 #include "train/use.h"
@@ -42,7 +42,7 @@ static bool reads_rows(const struct request *r)
 {
     bool named = false;
     for (i64 i = 1; i < r->argument_count; i++)
-        named |= str_starts(r->arguments[i], STR("data.eval_path="));
+        named |= is_data(r->arguments[i]) || str_starts(r->arguments[i], STR("data.eval_path="));
     return !named && lines_are_given();
 }
 
@@ -62,7 +62,7 @@ enum status command_predict(struct cli *c, struct err *err)
     bool                  rows = reads_rows(r);
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "which model? Try: frugal predict last");
-    enum status st = model_of_request(c, 1, &config, err);
+    enum status st = model_and_data(c, &config, err);
     os_signals_catch();
     if (!st && rows) say_message(c->say, "rows        from standard input\n");
     if (!st) st = use_open(c->os, &config->settings, rows ? USE_ROWS : USE_PREDICT, &use, err);

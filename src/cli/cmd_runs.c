@@ -2,6 +2,7 @@
  * along. */
 #include "cli/bills.h"
 #include "job/shelf.h"
+#include "job/weights_mark.h"
 #include <math.h>
 
 enum status command_runs(struct cli *c, struct err *err);
@@ -144,6 +145,23 @@ static enum status merge(struct cli *c, struct ledger *l, struct str path, struc
     return st;
 }
 
+static bool is_weights(struct str argument) { return str_ends(argument, STR(".safetensors")); }
+
+/* Only the runs that wrote this file. */
+static enum status keep_writers(struct cli *c, struct bills *b, struct str file, struct err *err)
+{
+    struct str *ids;
+    i64         count, kept = 0;
+    enum status st = weights_runs(c->os, b->ledger, file, &b->memory, &ids, &count, err);
+    for (i64 i = 0; !st && i < b->count; i++) {
+        bool is = false;
+        for (i64 k = 0; k < count; k++) is |= str_eq(ids[k], b->items[i].row.id);
+        if (is) b->items[kept++] = b->items[i];
+    }
+    b->count = kept;
+    return st;
+}
+
 static enum status export_run(struct cli *c, const struct bills *b, struct err *err)
 {
     struct run_bill *r;
@@ -161,8 +179,10 @@ enum status command_runs(struct cli *c, struct err *err)
     struct bills          b;
     enum status           st = bills_open(&b, c, err);
     for (i64 i = 0; i < r->argument_count && !st; i++)
-        st = merge(c, b.ledger, r->arguments[i], err);
+        if (!is_weights(r->arguments[i])) st = merge(c, b.ledger, r->arguments[i], err);
     if (!st && r->argument_count) st = bills_read(&b, err);
+    for (i64 i = 0; i < r->argument_count && !st; i++)
+        if (is_weights(r->arguments[i])) st = keep_writers(c, &b, r->arguments[i], err);
     if (!st && r->given[FLAG_export]) st = export_run(c, &b, err);
     else if (!st && r->given[FLAG_csv]) show_csv(c->say, &b, b.memory);
     else if (!st && c->say->json)

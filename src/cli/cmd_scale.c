@@ -60,6 +60,33 @@ static enum status show_served(struct cli *c, const struct law *l, f64 flops, st
     return STATUS_OK;
 }
 
+/* What the frozen weights take with train.lora.weights: embeddings and head stay in bf16, and the matrices of the
+ * blocks are in 16, 8 or 4.127 bits (base/nf4.h). */
+static void show_frozen(struct cli *c, const struct known *k)
+{
+    static const struct {
+        const char *name;
+        f64         bits;
+    } ways[]             = { { "bf16", 16 }, { "fp8", 8 }, { "nf4", 4.127 } };
+    struct arena scratch = *c->perm, part = arena_part(&scratch, 1 << 12);
+    f64          all = known_parameters(k), tables = (f64)k->vocabulary * (f64)k->width;
+    if (!(k->traits & KNOWN_TIED)) tables *= 2;
+    struct textbuf b = c->say->json ? event_begin(&scratch, "frozen") : textbuf_new(&scratch);
+    for (i64 i = 0; i < COUNT_OF(ways); i++) {
+        struct arena here  = part;
+        f64          bytes = 2 * tables + (all - tables) * ways[i].bits / 8;
+        if (c->say->json) event_i64(&b, ways[i].name, (i64)bytes);
+        else
+            textbuf_fmt(&b, "%s%.*s in %s",
+                        i ? ", " : "frozen weights: ", STR_ARG(text_bytes(&here, bytes)),
+                        ways[i].name);
+    }
+    if (c->say->json) event_end(&b, c->say);
+    else
+        say_message(c->say, "%.*s (QLoRA), for the same FLOPs: train.lora.weights\n",
+                    STR_ARG(textbuf_str(&b)));
+}
+
 /* Of a token: 6 FLOPs a weight where all are trained; with adapters 4, because a frozen matrix has no gradient. */
 static enum status show_finetune(struct cli *c, f64 flops, struct err *err)
 {
@@ -81,6 +108,7 @@ static enum status show_finetune(struct cli *c, f64 flops, struct err *err)
         };
         show_sizing(c, &as, &at);
     }
+    show_frozen(c, k);
     return STATUS_OK;
 }
 

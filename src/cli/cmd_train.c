@@ -4,6 +4,7 @@
 #include "cli/late.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
+#include "infer/out_folder.h"
 #include "infer/specimen.h"
 #include "job/several.h"
 
@@ -43,6 +44,7 @@ static enum status begin_ranks(struct cli *c, struct request *r, struct config *
     say_nothing(c->say, !several_speaks(c->os, NULL));
     enum status st = with_profile(c, r, err);
     if (!st) st = config_of_request(r, c->os, c->perm, config, err);
+    if (!st) st = out_folder_check(c->os, &(*config)->settings, err);
     const struct config *known =
         st ? config_new(c->perm) : *config; /* without settings the defaults */
     enum status met = meet_ranks(c, known->settings.train.join_s, out, &why);
@@ -70,11 +72,15 @@ enum status command_train(struct cli *c, struct err *err)
     enum status          st = begin_ranks(c, r, &config, &ranks, err);
     if (st) return end_ranks(c, ranks, st);
     shown.every    = config->settings.train.log_every;
+    shown.chat     = str_eq(config->settings.data.kind, STR("chat"));
     profile.config = &config->settings.profile;
     struct job job = job_of(c, config, "train");
     job.ranks      = ranks;
     job.write      = specimen_write;
     st             = several_same(ranks, job.changed, err);
-    if (!st) st = job_train(&job, &profiled, &result, err);
+    if (!st) {
+        st = job_train(&job, &profiled, &result, err);
+        st = out_folder_write(c->os, result.out, st, c->perm, err);
+    }
     return end_ranks(c, ranks, st);
 }

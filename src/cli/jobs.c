@@ -21,6 +21,27 @@ enum status model_of_request(struct cli *c, i64 settings_from, struct config **o
                        r->arguments + settings_from, r->argument_count - settings_from, out, err);
 }
 
+bool is_data(struct str argument) { return argument.len && str_find(argument, '=') < 0; }
+
+enum status model_and_data(struct cli *c, struct config **out, struct err *err)
+{
+    const struct request *r     = c->request;
+    struct str           *given = NEW(c->perm, struct str, r->argument_count);
+    i64                   files = 0;
+    for (i64 i = 1; i < r->argument_count; i++) {
+        struct str a = r->arguments[i];
+        given[i]     = is_data(a) ? str_cat(c->perm, STR("data.eval_path="), a) : a;
+        if (is_data(a) && ++files > 1)
+            return err_set(err, STATUS_USAGE, "one file or folder of data, not %.*s as well",
+                           STR_ARG(a));
+    }
+    enum status st = model_named(c->os, c->perm, r->command->name, r->arguments[0], given + 1,
+                                 r->argument_count - 1, out, err);
+    struct data_config *data = st ? NULL : &(*out)->settings.data;
+    if (files && data && !data->path.len) data->path = data->eval_path; /* somebody else's model */
+    return st;
+}
+
 static void say_job(void *context, struct str line)
 {
     say_message(context, "%.*s\n", STR_ARG(line));

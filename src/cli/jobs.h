@@ -15,5 +15,8 @@ enum status only_process(struct cli *c, const char *command, struct err *err);
 /* Those of the trained model that the first argument names; KEY=VALUE from argument `settings_from` on. */
 enum status model_of_request(struct cli *c, i64 settings_from, struct config **out,
                              struct err *err);
+/* The same for MODEL [DATA] [KEY=VALUE...]: DATA is short for data.eval_path=DATA. */
+enum status model_and_data(struct cli *c, struct config **out, struct err *err);
+bool        is_data(struct str argument);
 
 #endif

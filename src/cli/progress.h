@@ -15,6 +15,7 @@ struct progress {
     bool                 interval; /* when checkpoints are saved was said */
     struct verdict_shown shown;    /* what binds the run */
     struct subscriber    verdict;  /* hears of that, after this one */
+    bool                 chat;     /* the model learns to answer: data.kind=chat */
 };
 
 /* Of a say and its scratch that are set; `p` must stay where it is. */

@@ -128,10 +128,13 @@ static void cost_words(const struct progress *p, const struct event_done *r, str
 }
 
 /* What to type next with the weights that were written. */
-static void next_words(struct say *s, const struct event_done *r, bool words)
+static void next_words(const struct progress *p, const struct event_done *r, bool words)
 {
+    struct say *s = p->say;
     if (!r->out.len) return;
-    if (words) say_result(s, "%-12sfrugal generate %.*s \"TEXT\"\n", "next", STR_ARG(r->out));
+    if (words)
+        say_result(s, "%-12sfrugal generate %.*s \"TEXT\"%s\n", "next", STR_ARG(r->out),
+                   p->chat ? " --chat" : "");
     else say_result(s, "%-12sfrugal predict %.*s\n", "next", STR_ARG(r->out));
 }
 
@@ -183,7 +186,7 @@ void summary_show(struct progress *p, const struct event_done *r)
                    (long long)r->weights_step);
     else if (r->out.len) say_result(s, "%-12s%.*s\n", "weights", STR_ARG(r->out));
     cost_words(p, r, scratch);
-    next_words(s, r, words);
+    next_words(p, r, words);
     if (!(r->saved_s > 0)) return;
     struct str clock = text_clock(&scratch, r->saved_s);
     struct str money = isnan(r->saved_dollars) ? STR("") : text_dollars(&scratch, r->saved_dollars);

@@ -255,8 +255,8 @@ static enum status open_reading(struct reading *r, struct dataset *d, struct err
     if (st) return st;
     r->bpe   = bpe;
     r->coder = bpe_coder_new(&state->own, bpe);
-    st = chat_form_open(d->os, c->tokenizer, c->template, c->template_count, &state->own, &r->form,
-                        &r->no_form);
+    st = chat_form_open(d->os, c->tokenizer, c->template, c->template_count, STR(""), &state->own,
+                        &r->form, &r->no_form);
     if (st && c->template_count) return err_set(err, st, "%s", r->no_form.text);
     r->eos = end_token(r);
     for (i64 i = 0; i < bpe->added_count && !r->form.eos.len;

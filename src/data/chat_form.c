@@ -51,7 +51,7 @@ static void read_chatml(struct chat_form *f, struct str template)
 /* Llama 3. Since 3.1 a system message comes first that tells the date: one that stands in the template as
  * date_string = "26 Jul 2024"; where it is today's, a text would not be the same tomorrow. */
 static enum status read_llama3(struct chat_form *f, struct str template, struct str name,
-                               struct arena *perm, struct err *err)
+                               struct str today, struct arena *perm, struct err *err)
 {
     static const char date[] = "date_string = \"";
     same_for_all(f, STR("{bos}<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"));
@@ -60,8 +60,9 @@ static enum status read_llama3(struct chat_form *f, struct str template, struct 
     i64        at  = find(template, date);
     struct str day = at < 0 ? STR("") : str_sub(template, at + (i64)sizeof date - 1, template.len);
     i64        end = str_find(day, '"');
-    bool       today = has(template, "strftime_now");
-    if (today || end < 0 || !has(template, "Cutting Knowledge Date: December 2023"))
+    bool       dated = has(template, "strftime_now");
+    if (dated && today.len) day = today, end = today.len;
+    if ((dated && !today.len) || end < 0 || !has(template, "Cutting Knowledge Date: December 2023"))
         return err_set(
             err, STATUS_USAGE,
             "%.*s: this chat_template writes today's date into the text; write it as data.template",
@@ -94,7 +95,7 @@ static enum status read_mistral(struct chat_form *f, struct str template, struct
 }
 
 static enum status recognise(struct chat_form *f, struct str template, struct str name,
-                             struct arena *perm, struct err *err)
+                             struct str today, struct arena *perm, struct err *err)
 {
     bool chatml =
         has(template, "content'] + '<|im_end|>'") || has(template, "content + '<|im_end|>'");
@@ -102,7 +103,7 @@ static enum status recognise(struct chat_form *f, struct str template, struct st
     bool more   = has(template, "<think>") ||
                 has(template, "strip("); /* contents are not written as they are */
     if (chatml && !more && !has(template, "trim")) read_chatml(f, template);
-    else if (llama3 && !more) return read_llama3(f, template, name, perm, err);
+    else if (llama3 && !more) return read_llama3(f, template, name, today, perm, err);
     else if (has(template, "[INST]")) return read_mistral(f, template, name, err);
     else
         return err_set(err, STATUS_USAGE,
@@ -152,8 +153,8 @@ static bool by_name(struct chat_form *f, struct str name)
 }
 
 enum status chat_form_read(struct str name, struct str config, struct str template,
-                           const struct str *declared, i64 count, struct arena *perm,
-                           struct chat_form *out, struct err *err)
+                           const struct str *declared, i64 count, struct str today,
+                           struct arena *perm, struct chat_form *out, struct err *err)
 {
     struct json *root = NULL;
     struct err   why;
@@ -167,18 +168,19 @@ enum status chat_form_read(struct str name, struct str config, struct str templa
     for (i64 i = 0; i < count && !st; i++) st = declare(out, declared[i], err);
     return st || count ? st
                        : recognise(out, template.len ? template : token_text(root, "chat_template"),
-                                   name, perm, err);
+                                   name, today, perm, err);
 }
 
 enum status chat_form_open(struct os *os, struct str folder, const struct str *declared, i64 count,
-                           struct arena *perm, struct chat_form *out, struct err *err)
+                           struct str today, struct arena *perm, struct chat_form *out,
+                           struct err *err)
 {
     struct str  name = str_cat(perm, folder, STR("/tokenizer_config.json")), text = { 0 };
     enum status st  = STATUS_OK;
     struct str  own = str_cat(perm, folder, STR("/chat_template.jinja")), template = { 0 };
     if (os_is_file(os, name)) st = os_read_all(os, name, perm, &text, err);
     if (!st && os_is_file(os, own)) st = os_read_all(os, own, perm, &template, err);
-    return st ? st : chat_form_read(name, text, template, declared, count, perm, out, err);
+    return st ? st : chat_form_read(name, text, template, declared, count, today, perm, out, err);
 }
 
 /* ---- writing ---- */
@@ -190,10 +192,12 @@ struct writer {
     bool                    first;
 };
 
+/* Blanks before an answer are learned with it: in most vocabularies they are part of its first token, and who asks for
+ * an answer ends without them. */
 static void put(struct writer *w, enum chat_role role, struct str content)
 {
     struct str rest  = w->form->pattern[role];
-    i64        begin = -1, end = -1;
+    i64        begin = -1, end = -1, from = w->b.len;
     bool       head = role == CHAT_SYSTEM && w->first;
     if (w->form->trim) content = str_trim(content);
     while (rest.len) {
@@ -214,6 +218,7 @@ static void put(struct writer *w, enum chat_role role, struct str content)
         rest = str_sub(rest, str_find(rest, '}') + 1, rest.len);
     }
     w->first = false;
+    while (begin > from && w->b.data[begin - 1] == ' ') begin--;
     if (role == CHAT_ASSISTANT && begin >= 0)
         w->out->span[w->out->span_count++] = (struct chat_span){ begin, end < 0 ? w->b.len : end };
 }
@@ -253,5 +258,50 @@ enum status chat_write(const struct chat_form *f, const struct json *messages, s
         put(&w, (enum chat_role)role, content);
     }
     out->text = textbuf_str(&w.b);
+    return STATUS_OK;
+}
+
+/* A part of the assistant's pattern, without {content} and {end}; {bos} counts in a first message, which an answer is
+ * not. */
+static struct str filled(const struct chat_form *f, struct str pattern, struct arena *perm)
+{
+    struct textbuf b = textbuf_new(perm);
+    while (pattern.len) {
+        i64 skip = 1;
+        if (str_starts(pattern, STR("{role}"))) textbuf_add(&b, STR("assistant")), skip = 6;
+        else if (str_starts(pattern, STR("{eos}"))) textbuf_add(&b, f->eos), skip = 5;
+        else if (str_starts(pattern, STR("{bos}"))) skip = 5;
+        else textbuf_add(&b, str_sub(pattern, 0, 1));
+        pattern = str_sub(pattern, skip, pattern.len);
+    }
+    return textbuf_str(&b);
+}
+
+struct str chat_answer_end(const struct chat_form *f, struct arena *perm)
+{
+    struct str pattern = f->pattern[CHAT_ASSISTANT];
+    i64        begin   = find(pattern, "{content}");
+    if (begin < 0) return STR("");
+    struct str rest = str_sub(pattern, begin + STR("{content}").len, pattern.len);
+    i64        end  = find(rest, "{end}");
+    return filled(f, end < 0 ? rest : str_sub(rest, 0, end), perm);
+}
+
+enum status chat_ask(const struct chat_form *f, const struct json *messages, struct arena *perm,
+                     struct str *out, struct err *err)
+{
+    struct chat_text *t       = NEW(perm, struct chat_text, 1);
+    struct str        pattern = f->pattern[CHAT_ASSISTANT];
+    enum status       st      = chat_write(f, messages, perm, t, err);
+    if (st) return st;
+    if (!pattern.data)
+        return err_set(err, STATUS_USAGE, "the chat template has no messages of role assistant");
+    const struct json *last = messages->first;
+    while (last->next) last = last->next;
+    if (str_eq(json_get(last, STR("role"))->text, STR("assistant")))
+        return err_set(err, STATUS_USAGE, "the last message is an answer: there is none to give");
+    struct str head = filled(f, str_sub(pattern, 0, find(pattern, "{content}")), perm);
+    while (head.len && head.data[head.len - 1] == ' ') head.len--;
+    *out = str_cat(perm, t->text, head);
     return STATUS_OK;
 }

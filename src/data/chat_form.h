@@ -34,15 +34,23 @@ struct chat_text {
     i64              span_count;
 };
 
-/* declared: data.template; without it by tokenizer_config.json or chat_template.jinja of that folder. */
+/* declared: data.template; without it by tokenizer_config.json or chat_template.jinja of that folder. today: "18 Nov
+ * 2026", for a template that writes it (Llama 3.2's); empty: such a one is refused, as of a text to learn from. */
 enum status chat_form_open(struct os *os, struct str folder, const struct str *declared, i64 count,
-                           struct arena *perm, struct chat_form *out, struct err *err);
+                           struct str today, struct arena *perm, struct chat_form *out,
+                           struct err *err);
 /* The same on memory; `config` may be empty, and so may `template`: then it is the config's. For the fuzzer, too. */
 enum status chat_form_read(struct str name, struct str config, struct str template,
-                           const struct str *declared, i64 count, struct arena *perm,
-                           struct chat_form *out, struct err *err);
+                           const struct str *declared, i64 count, struct str today,
+                           struct arena *perm, struct chat_form *out, struct err *err);
 /* A list of {"role": …, "content": …}. The sentence begins with what is wrong: the caller says where. */
 enum status chat_write(const struct chat_form *f, const struct json *messages, struct arena *perm,
                        struct chat_text *out, struct err *err);
+/* The same for who wants the next answer: behind the messages, which do not end with an answer, what the template
+ * writes before one, without blanks at its end: they belong to the answer's first token. */
+enum status chat_ask(const struct chat_form *f, const struct json *messages, struct arena *perm,
+                     struct str *out, struct err *err);
+/* What the template writes behind an answer that is still learned: "<|im_end|>"; may be empty. */
+struct str chat_answer_end(const struct chat_form *f, struct arena *perm);
 
 #endif

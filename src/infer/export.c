@@ -23,6 +23,7 @@ struct exporting {
     struct os          *os;
     struct model_config config;
     struct str          folder, from; /* from: their folder it came from; empty: a model of ours */
+    struct str          tokenizer;    /* folder of it; empty: none */
     const struct str   *class_names;
     i64                 class_count;
     enum export_dtype   dtype;
@@ -329,7 +330,7 @@ static enum status write_both(struct exporting *e, struct str weights)
 
 static enum status copy(struct exporting *e, const char *name)
 {
-    struct str     from = str_fmt(&e->memory, "%.*s/%s", STR_ARG(e->from), name), bytes;
+    struct str     from = str_fmt(&e->memory, "%.*s/%s", STR_ARG(e->tokenizer), name), bytes;
     struct str     to   = str_fmt(&e->memory, "%.*s/%s", STR_ARG(e->folder), name);
     struct os_stat stat;
     if (e->os->stat(e->os, from, &stat, NULL)) return STATUS_OK;
@@ -374,15 +375,30 @@ static bool is_own_folder(const struct exporting *e, struct arena scratch)
            from.bytes == to.bytes && from.mtime_ns == to.mtime_ns;
 }
 
+static enum status check_folder(struct exporting *e)
+{
+    if (!is_own_folder(e, e->memory)) return STATUS_OK;
+    return err_set(e->err, STATUS_USAGE,
+                   "%.*s is the folder that the model began with; export to another one",
+                   STR_ARG(e->folder));
+}
+
 static enum status write_folder(struct exporting *e, struct str weights)
 {
-    if (is_own_folder(e, e->memory))
-        return err_set(e->err, STATUS_USAGE,
-                       "%.*s is the folder that the model began with; export to another one",
-                       STR_ARG(e->folder));
-    enum status st = e->os->make_dir(e->os, e->folder, e->err);
-    if (!st && e->from.len) st = copy_tokenizer(e);
+    enum status st = check_folder(e);
+    if (!st) st = e->os->make_dir(e->os, e->folder, e->err);
+    if (!st && e->tokenizer.len) st = copy_tokenizer(e);
     return st ? st : write_both(e, weights);
+}
+
+/* That of their folder, or a folder that a model of ours was trained with. */
+static struct str tokenizer_of(const struct exporting *e, const struct settings *s)
+{
+    struct os_stat stat;
+    if (e->from.len) return e->from;
+    bool folder =
+        s->data.tokenizer.len && !e->os->stat(e->os, s->data.tokenizer, &stat, NULL) && stat.is_dir;
+    return folder ? s->data.tokenizer : STR("");
 }
 
 static enum status export(struct exporting e, const struct settings *settings,
@@ -398,6 +414,7 @@ static enum status export(struct exporting e, const struct settings *settings,
     e.from               = own->model.path;
     e.class_names        = own->data.class_names;
     e.class_count        = own->data.class_count;
+    e.tokenizer          = tokenizer_of(&e, own);
     e.merges             = (adapters == EXPORT_MERGED || e.gguf) && own->train.lora.rank;
     if (!st && adapters == EXPORT_MERGED && !e.merges)
         st = err_set(e.err, STATUS_USAGE, "--merge is for adapters, and this model has none");
@@ -407,6 +424,24 @@ static enum status export(struct exporting e, const struct settings *settings,
     e.config.context = own->data.context;
     if (!st) st      = find_family(&e);
     if (!st) st      = e.gguf ? write_both(&e, own->train.init) : write_folder(&e, own->train.init);
+    arena_close(&e.memory);
+    return st;
+}
+
+enum status export_check(struct os *os, const struct settings *settings, struct str folder,
+                         struct err *err)
+{
+    struct exporting e = { .os = os, .folder = folder, .err = err };
+    e.memory           = arena_open((i64)MEMORY_GIB << 30);
+    if (!e.memory.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    struct settings *own = NEW(&e.memory, struct settings, 1);
+    *own                 = *settings;
+    enum status st       = use_settings(os, own, &e.memory, err);
+    e.config             = own->model;
+    e.from               = own->model.path;
+    if (!st) st = find_family(&e);
+    if (!st) st = check_folder(&e);
     arena_close(&e.memory);
     return st;
 }

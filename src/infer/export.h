@@ -13,6 +13,9 @@ enum export_adapters { EXPORT_APART, EXPORT_MERGED };
  * are replaced, the weights last. */
 enum status export_folder(struct os *os, const struct settings *settings, struct str folder,
                           enum export_dtype dtype, enum export_adapters adapters, struct err *err);
+/* Whether that can be done, before the weights are there. */
+enum status export_check(struct os *os, const struct settings *settings, struct str folder,
+                         struct err *err);
 /* The same as one file for llama.cpp, adapters merged; of a folder of somebody else's, too. */
 enum status export_gguf(struct os *os, const struct settings *settings, struct str file,
                         enum gguf_type type, struct err *err);

@@ -1,5 +1,5 @@
-/* model_named.h - a trained model by whatever names it: a folder of Hugging Face's, a weights file, a run file, or a
- * run of the ledger. */
+/* model_named.h - a trained model by whatever names it: a folder of Hugging Face's, a weights file, a checkpoint or a
+ * folder of them, a run file, or a run of the ledger. */
 #ifndef INFER_MODEL_NAMED_H
 #define INFER_MODEL_NAMED_H
 #include "train/config.h"

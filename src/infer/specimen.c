@@ -41,8 +41,8 @@ static struct str written(struct generating *g, struct deadline until, struct st
     struct generation one  = { .tokens = NEW(memory, i32, most) };
     struct arena      text = arena_part(memory, TEXT_BYTES);
     struct writing    w    = { g->use, textbuf_new(&text), until };
-    if (words_encode(&g->words, prompt, use_vocabulary(g->use), one.tokens, &one.count, *memory,
-                     NULL))
+    if (words_encode(&g->words, prompt, WORDS_WITH_BEFORE, use_vocabulary(g->use), one.tokens,
+                     &one.count, *memory, NULL))
         return STR("");
     g->sampling   = (struct sampling){ .temperature = temperature, .top_p = 1, .seed = 1 };
     g->tokens_max = TRAIN_TEXT_TOKENS;

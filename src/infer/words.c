@@ -41,8 +41,8 @@ enum status words_open(struct words *w, struct os *os, struct str path, struct a
     return STATUS_OK;
 }
 
-enum status words_encode(const struct words *w, struct str text, i64 vocabulary, i32 *to,
-                         i64 *count, struct arena scratch, struct err *err)
+enum status words_encode(const struct words *w, struct str text, enum words_around around,
+                         i64 vocabulary, i32 *to, i64 *count, struct arena scratch, struct err *err)
 {
     *count = text.len;
     if (!w->bpe) {
@@ -50,7 +50,7 @@ enum status words_encode(const struct words *w, struct str text, i64 vocabulary,
     } else {
         u32              *ids    = NEW(&scratch, u32, tokens_max(text.len));
         struct bpe_coder *c      = bpe_coder_new(&scratch, w->bpe);
-        i64               before = w->bpe->before_count;
+        i64               before = around == WORDS_ALONE ? 0 : w->bpe->before_count;
         enum status       st     = bpe_encode(c, text, true, ids, count, err);
         if (st) return st;
         for (i64 i = 0; i < before; i++) to[i] = (i32)w->bpe->before[i];
@@ -121,5 +121,18 @@ struct str words_of(const struct words *w, i64 token, struct arena *perm)
 
 bool words_ends(const struct words *w, i64 token)
 {
+    for (i64 i = 0; i < w->end_count; i++)
+        if (w->ends[i] == token) return true;
     return w->bpe && token >= 0 && bpe_is_end(w->bpe, (u32)token);
+}
+
+void words_add_end(struct words *w, i64 token)
+{
+    if (token >= 0 && w->end_count < WORDS_ENDS_MAX) w->ends[w->end_count++] = (u32)token;
+}
+
+i64 words_token(const struct words *w, struct str text)
+{
+    u32 id;
+    return w->bpe && text.len && bpe_find_added(w->bpe, text, &id) ? (i64)id : -1;
 }

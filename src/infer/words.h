@@ -4,11 +4,14 @@
 #include "data/bpe.h"
 #include "train/settings.h"
 
+enum { WORDS_ENDS_MAX = 64 };
 enum { WORDS_BYTES = 256 }; /* tokens of a model that was trained on text as bytes */
 
 struct words {
     struct bpe *bpe;   /* NULL: a token is a byte */
     u32 *left, *right; /* of each token, the two it was merged from; UINT32_MAX: it was not */
+    u32  ends[WORDS_ENDS_MAX]; /* more tokens that end a text than those with the usual names */
+    i64  end_count;
 };
 
 /* The tokenizer of a model trained with these settings: empty where its tokens are bytes, or its folder. False:
@@ -17,12 +20,21 @@ bool words_find(struct os *os, const struct settings *s, struct arena *perm, str
 /* path empty: bytes. */
 enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
                        struct err *err);
-/* With what the tokenizer puts before a text. `to` has room for tokens_max(text.len) and 8 more; none
+enum words_around {
+    WORDS_WITH_BEFORE,
+    WORDS_ALONE
+}; /* what the tokenizer puts before a text; or
+                                                         the text has it, by a chat template */
+/* `to` has room for tokens_max(text.len) and 8 more; none
  * is at or above `vocabulary`. */
-enum status words_encode(const struct words *w, struct str text, i64 vocabulary, i32 *to,
-                         i64 *count, struct arena scratch, struct err *err);
+enum status words_encode(const struct words *w, struct str text, enum words_around around,
+                         i64 vocabulary, i32 *to, i64 *count, struct arena scratch,
+                         struct err *err);
 /* The bytes of a token, which may be a part of a character; empty: it stands for none. */
 struct str words_of(const struct words *w, i64 token, struct arena *perm);
 bool       words_ends(const struct words *w, i64 token); /* does it end a text? */
+void       words_add_end(struct words *w, i64 token);
+/* The token that is this text alone; -1: there is none. */
+i64 words_token(const struct words *w, struct str text);
 
 #endif

@@ -1,6 +1,7 @@
 /* record.c - from what a run tells to rows of the ledger. */
 #include "job/record.h"
 #include "job/predict.h"
+#include "job/weights_mark.h"
 #include "remote/address.h"
 #include "run/notice.h"
 #include "run/report.h"
@@ -347,6 +348,8 @@ static void on_done(void *context, const struct event_done *e)
     if (r->recorder) recorder_done(r->recorder, e);
     if (r->recorder && e->weights_step < e->steps) /* the result is that of the best evaluation */
         recorder_result(r->recorder, e->loss, value_of(r, &e->metrics, e->loss));
+    if (r->recorder && e->out.len)
+        recorder_weights(r->recorder, weights_mark(r->job->os, e->out, r->job->perm));
 }
 
 struct subscriber record_subscriber(struct record *r, const struct subscriber *next)

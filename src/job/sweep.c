@@ -53,6 +53,11 @@ static enum status prepare(struct sweep *s, struct arena *perm, struct err *err)
                 err, STATUS_USAGE,
                 "a sweep compares unfinished runs, so they need an end: train.epochs=5 or "
                 "train.steps=1000");
+        if (str_ends(t->out, STR("/")))
+            return err_set(err, STATUS_USAGE,
+                           "train.out=%.*s: a sweep writes a file; `frugal export` makes a folder "
+                           "of it",
+                           STR_ARG(t->out));
         i64 threads                      = t->threads ? t->threads : pool_machine_threads();
         t->threads                       = MAX(threads / at_once, 1);
         t->usd_hour                      = bill_part_usd_hour(t->usd_hour, at_once);

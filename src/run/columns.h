@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/clock.h"
 
-enum { LEDGER_VERSION = 8 };
+enum { LEDGER_VERSION = 9 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -91,7 +91,10 @@ enum { LEDGER_VERSION = 8 };
     C(TEXT, usage, 4, "of its GPUs, else cores: steady-high, oscillating, …; empty: not known")    \
     C(REAL, busy, 4, "part of the time that they worked, in the worst minute")                     \
     C(REAL, requests_usd, 5, "to object stores, and of bytes out of them; NULL: not known")        \
-    C(REAL, storage_usd, 6, "of checkpoints in the object store while it lived; NULL: not known")
+    C(REAL, storage_usd, 6, "of checkpoints in the object store while it lived; NULL: not known")  \
+    C(TEXT, weights, 9,                                                                            \
+      "size and hash of the file that it wrote to train.out, by which that file's run is found; "  \
+      "empty: it wrote none")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \

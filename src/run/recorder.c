@@ -281,6 +281,13 @@ void recorder_result(struct recorder *r, f64 loss, f64 value)
     pthread_mutex_unlock(&r->lock);
 }
 
+void recorder_weights(struct recorder *r, struct str mark)
+{
+    pthread_mutex_lock(&r->lock);
+    r->now.weights = str_copy(&r->texts, mark);
+    pthread_mutex_unlock(&r->lock);
+}
+
 /* With the lock held; where the queue is full the row is lost, and that will be told. One place is kept
  * for the end, which comes when a slow store has held everything up. */
 static void enqueue(struct recorder *r, enum ledger_table table, const void *row)

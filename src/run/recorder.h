@@ -81,6 +81,8 @@ void recorder_done(struct recorder         *r,
                    const struct event_done *e); /* energy, usage, where the time went */
 /* Of the weights that are kept, where they are not those of the last evaluation. */
 void recorder_result(struct recorder *r, f64 loss, f64 value);
+/* How the weights that it wrote are known again. */
+void recorder_weights(struct recorder *r, struct str mark);
 /* A prediction, checkpoint or interruption; run or segment is filled in (of a checkpoint where it has none). */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
 

@@ -48,7 +48,7 @@ static enum status keep(struct loop *l, enum status st, struct err *err)
     bool trained = l->at.step || (!st && l->guard.stop.reason != STOP_BUDGET);
     if (!best && (!trained || (st && st != STATUS_INTERRUPTED))) return st;
     if (s->ranks && s->ranks->rank) return st; /* rank 0 writes */
-    if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, c->out, &why);
+    if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, train_out_file(s->perm, c->out), &why);
     if (!bad && c->gradients.len) bad = weights_save(s, WEIGHTS_GRADIENTS, c->gradients, &why);
     if (bad && err) *err = why;
     l->kept = c->out.len && !bad;
@@ -70,7 +70,9 @@ static enum status keep_check(struct session *s, struct err *err)
 {
     const struct train_config *c  = &s->settings->train;
     enum status                st = STATUS_OK;
-    if (c->out.len) st = weights_save_check(s, WEIGHTS_VALUES, c->out, err);
+    if (str_ends(c->out, STR("/"))) st = s->os->make_dir(s->os, c->out, err);
+    if (!st && c->out.len)
+        st = weights_save_check(s, WEIGHTS_VALUES, train_out_file(s->perm, c->out), err);
     if (!st && c->gradients.len) st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, err);
     return st;
 }

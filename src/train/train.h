@@ -184,6 +184,10 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 enum optimiser_kind optimiser_of(struct str name);
 
 /* What a plan must know of a run: its data is opened and its model built, for no machine. */
+/* The file that the weights are written to: train.out; in a folder, FOLDER/, one that infer/out_folder.h makes a folder
+ * of Hugging Face's from. */
+struct str train_out_file(struct arena *perm, struct str out);
+
 struct train_outline {
     struct compile_config config;      /* for model_build with `model` */
     struct model         *model;       /* lives in perm */

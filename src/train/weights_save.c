@@ -5,6 +5,11 @@
 #include "train/options.h"
 #include <string.h>
 
+struct str train_out_file(struct arena *perm, struct str out)
+{
+    return str_ends(out, STR("/")) ? str_cat(perm, out, STR("weights.safetensors")) : out;
+}
+
 static bool is_part(const struct session *s, const struct persistent *t, enum weights_part part)
 {
     return part == WEIGHTS_VALUES ? weights_are_kept(s, t)
@@ -69,6 +74,19 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
     return to;
 }
 
+/* What the figures of an evaluation depend on beside model and data: "computed KEY=VALUE" a line. The precision is the
+ * one that was chosen, in a resumed run as in one that nothing disturbed. */
+static void add_computed(const struct session *s, struct textbuf *b)
+{
+    const struct train_config *t = &s->settings->train;
+    if (s->precision.dtype != DT_F64)
+        textbuf_fmt(b, "computed train.precision=%.*s\n",
+                    STR_ARG(precision_name(s->precision.dtype)));
+    if (t->wide_sums) textbuf_fmt(b, "computed train.wide_sums=true\n");
+    if (!str_eq(t->fp8, STR("off")) && t->fp8.len)
+        textbuf_fmt(b, "computed train.fp8=%.*s\n", STR_ARG(t->fp8));
+}
+
 /* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
  * not the default; and the names of its classes, "class NAME" a line. */
 static struct str settings_of_model(const struct session *s, struct arena *perm)
@@ -89,6 +107,7 @@ static struct str settings_of_model(const struct session *s, struct arena *perm)
         if (!str_eq(value, option_shown_text(o, defaults, &here)))
             textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(o->key), STR_ARG(value));
     }
+    if (s->model) add_computed(s, &b);
     const struct data_config *data = &s->settings->data;
     if (s->model && str_eq(data->kind, STR("auto")) &&
         str_eq(data_kind(s->os, data), STR("images")))

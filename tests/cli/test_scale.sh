@@ -39,6 +39,10 @@ run 2 scale 1e20 --mfu
 run 0 scale 1e20 --lora llama-3-8b
 has out '^all weights +8.0 G +2.1 G '
 has out '^adapters +8.0 G +3.1 G '
+# 8.03 G weights, of which 2 x 128,256 x 4,096 are embedding and head: 16.1 GB, 9.1 GB and, at 4.127 bits, 5.7 GB.
+has err '^frozen weights: 16.1 GB in bf16, 9.1 GB in fp8, 5.7 GB in nf4 \(QLoRA\)'
+run 0 scale 1e20 --lora llama-3-8b --json
+has out '^\{"event":"frozen","bf16":16060522496,"fp8":9080934400,"nf4":5701941313\}$'
 run 2 scale 1e20 --lora llama-9
 has err 'no known model llama-9'
 run 0 scale 1e21 --served 1e13

@@ -28,6 +28,25 @@ run 0 evaluate last --json
 has out '^\{"event":"evaluated","loss":[0-9.e-]+,"accuracy":1,"samples":40,"confusion":\[\[10,0,0,0\],\[0,10,0,0\],\[0,0,10,0\],\[0,0,0,10\]\]\}$'
 run 0 evaluate last data.eval_path=images data.eval_labels=labels
 has out '^samples +400$'
+run 0 evaluate last images data.eval_labels=labels
+has out '^samples +400$'
+run 2 evaluate last images labels
+has err '^one file or folder of data, not labels as well$'
+
+# Which run wrote a file of weights, under whatever name.
+run 0 runs --json
+id=$(sed -n 's/.*"run":"\([0-9a-f]*\)".*/\1/p' out | tail -n 1)
+cp shapes.safetensors found.safetensors
+run 0 train shapes.yaml train.epochs=1 run.name=other
+run 0 runs found.safetensors --json
+[ "$(sed -n 's/.*"run":"\([0-9a-f]*\)".*/\1/p' out)" = "$id" ] || fail "found.safetensors is said to be of $(cat out), not of $id"
+printf x >>found.safetensors
+run 1 runs found.safetensors
+has err '^no run of this ledger wrote found.safetensors$'
+run 2 runs missing.safetensors
+has err '^missing.safetensors is not a file that can be read$'
+rm found.safetensors other.safetensors
+run 0 train shapes.yaml
 
 # One line for each sample: the classes come in turn.
 run 0 predict last
@@ -116,9 +135,75 @@ unset FRUGAL_CACHE
 has err 'FRUGAL_CACHE is auto, on or off'
 echo '{"text": "abc"}' >prompts.jsonl
 run 2 generate last @prompts.jsonl
-has err 'prompts.jsonl:1: expected an object with a text "prompt"'
+has err 'prompts.jsonl:1: expected an object with a text "prompt" or a list "messages"'
 run 0 evaluate letters
 has out '^perplexity '
+
+# In the precision that it was trained in, set or chosen, whatever names it: a checkpoint and a folder of them, too.
+for word in fp32 bf16 auto; do
+  unset FRUGAL_TRAIN_PRECISION
+  rm -rf saved
+  run 0 train letters.yaml train.precision=$word train.steps=3 run.name=$word checkpoint.dir=saved
+  grep '^loss ' out >trained
+  for model in $word.safetensors $word saved saved/step-000000003.1.1; do
+    run 0 evaluate $model
+    grep '^loss ' out | cmp -s - trained || fail "$word: $model evaluates to $(grep '^loss ' out), in training $(cat trained)"
+  done
+done
+run 0 evaluate bf16.safetensors train.precision=fp32 # which is what was asked for
+grep '^loss ' out >wide
+run 0 evaluate fp32.safetensors train.precision=fp32
+grep '^loss ' out | cmp -s - wide && fail "the weights of two precisions have the same loss"
+# A resumed run writes the file that an undisturbed one writes.
+run 0 train letters.yaml train.steps=6 run.name=resumed checkpoint.dir=saved
+has err 'resumed|step 3'
+run 0 train letters.yaml train.steps=6 run.name=resumed train.out=whole.safetensors
+cmp -s resumed.safetensors whole.safetensors || fail "the weights of a resumed run differ"
+export FRUGAL_TRAIN_PRECISION=fp32
+run 0 generate saved abc --count 3 --temperature 0
+ledger=$FRUGAL_RUN_LEDGER
+FRUGAL_RUN_LEDGER=none # the checkpoint knows its model, and not where its data was
+run 0 generate saved abc --count 3 --temperature 0 data.kind=text
+run 2 evaluate saved
+has err '^data.path is empty'
+run 0 evaluate saved data.path=letters.txt
+run 0 evaluate saved letters.txt
+has out '^samples +224$' # all of it
+run 0 export saved checkpointed
+[ -s checkpointed/model.safetensors ] || fail "a checkpoint was not exported"
+FRUGAL_RUN_LEDGER=$ledger
+
+# train.out=FOLDER/ is what `frugal export` makes of the weights, and the run can be used by its name; so with adapters.
+run 0 train letters.yaml train.steps=20 run.name=plain
+run 0 export plain exported
+run 0 train letters.yaml train.steps=20 run.name=made train.out=made/
+has out '^weights +made/$'
+has out '^next +frugal generate made/ "TEXT"$'
+for file in config.json model.safetensors; do cmp -s made/$file exported/$file || fail "made/$file is not what export writes"; done
+[ "$(ls made | wc -l)" = 2 ] || fail "more in the folder: $(ls made)"
+run 0 evaluate plain
+mv out plain.out
+run 0 evaluate last
+[ "$(grep '^loss ' out)" = "$(grep '^loss ' plain.out)" ] || fail "the run of a folder evaluates to something else"
+printf 'data: {kind: text, path: letters.txt, context: 16}\nmodel: {kind: hf, path: made}\ntrain: {steps: 5, lora: {rank: 2}, out: adapters/}\n' >tuned.yaml
+run 0 train tuned.yaml
+[ "$(ls adapters | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || fail "no folder of adapters: $(ls adapters)"
+grep -E '^loss ' out >trained
+run 0 evaluate tuned
+grep '^loss ' out | cmp -s - trained || fail "adapters in a folder evaluate to something else"
+run 2 train tuned.yaml train.out=made/
+has err '^train.out=made/: made is the folder that the model began with'
+run 2 train shapes.yaml train.out=layers/
+has err '^train.out=layers/: model.kind=layers has no counterpart in transformers'
+[ -e layers ] && fail "a folder was made for what cannot be written"
+: >out; : >err
+"$frugal" train letters.yaml train.steps=100_000_000 run.name=caught train.out=caught/ >out 2>err &
+pid=$!
+for i in $(seq 100); do grep -q 'step' err && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+[ $? = 4 ] || fail "Ctrl-C with train.out=FOLDER/: not exit 4"
+[ -s caught/model.safetensors ] || fail "Ctrl-C lost the folder"
 
 # A run with a tokenizer of its own (data.tokenizer) is continued with that one.
 for i in $(seq 40); do echo '{"prompt": "abc", "completion": " def"}'; done >pairs.jsonl
@@ -126,6 +211,27 @@ run 0 tokenize --train 260 --tokenizer words letters.txt
 run 0 train letters.yaml data.kind=chat data.path=pairs.jsonl data.tokenizer=words run.name=pairs train.steps=30
 run 0 generate pairs abc --count 9 --temperature 0
 [ "$(cat out)" = 'abc def' ] || fail "with data.tokenizer: $(cat out)"
+lacks err 'chat template'
+run 0 export pairs with_words # its tokenizer goes with it
+run 0 generate with_words abc --count 9 --temperature 0
+[ "$(cat out)" = 'abc def' ] || fail "exported with its tokenizer: $(cat out)"
+
+# One that was trained on conversations is asked by the same template: a message, or whole conversations.
+for i in $(seq 40); do echo '{"messages": [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "def gh"}]}'; done >talks.jsonl
+run 0 train letters.yaml data.kind=chat data.path=talks.jsonl data.tokenizer=words 'data.template=["{role}: {content}{eos}{end}\n"]' \
+  data.context=40 run.name=talks train.steps=150
+has out '^next +frugal generate talks.safetensors "TEXT" --chat$'
+run 0 generate talks abc --chat --temperature 0
+[ "$(cat out)" = 'def gh' ] || fail "--chat: $(cat out)"
+run 0 generate talks abc --temperature 0 --count 2
+has err '^the model has a chat template: --chat asks it'
+echo '{"messages": [{"role": "user", "content": "abc"}]}' >asked.jsonl
+run 0 generate talks @asked.jsonl --temperature 0 --json
+has out '^\{"event":"generated","prompt":"abc","text":"def gh","tokens":[0-9]+,"ended":"end"\}$'
+run 2 generate talks @talks.jsonl
+has err '^conversation 1: the last message is an answer: there is none to give$'
+run 2 generate letters abc --chat
+has err 'which tokenizer|no chat_template'
 
 # Mistakes.
 run 2 evaluate nothing
@@ -135,7 +241,7 @@ run 2 evaluate bare
 has err '^bare is a folder without config.json; give a Hugging Face folder'
 : >step/weights.safetensors
 run 2 evaluate step
-has err '^step is a checkpoint, .* with train.out=step/weights.safetensors$'
+has err '^step is a checkpoint without a manifest.json, so it is not complete'
 ledger=$FRUGAL_RUN_LEDGER
 FRUGAL_RUN_LEDGER=none
 run 2 evaluate bare

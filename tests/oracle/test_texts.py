@@ -8,9 +8,11 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
+import time
 
 from theirs import FIRST, STEPS, command, compare, need, run_cases  # before torch
 
@@ -298,6 +300,11 @@ LLAMA31 = """{{- bos_token }}
 {%- if add_generation_prompt %}
     {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
 {%- endif %}"""
+LLAMA32 = LLAMA31.replace('    {%- set date_string = "26 Jul 2024" %}', """    {%- if strftime_now is defined %}
+        {%- set date_string = strftime_now("%d %b %Y") %}
+    {%- else %}
+        {%- set date_string = "26 Jul 2024" %}
+    {%- endif %}""")
 MISTRAL = ("{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
            "{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}{% endif %}{% endfor %}")
 ZEPHYR = "{% for message in messages %}{{ '<|' + message['role'] + '|>\n' + message['content'] + eos_token + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
@@ -310,6 +317,8 @@ CHATS = {  # template, end of an answer, system messages, tokenizer, data.templa
     "mistral": (MISTRAL, "</s>", False, "sentencepiece", []),
     "declared": (ZEPHYR, "<|endoftext|>", True, "bytes", ["<|{role}|>\n{content}{eos}{end}\n"]),
 }
+
+DATED = (LLAMA32, "<|eot_id|>", True, "bytes", [])  # not to be learned from: its text is another tomorrow
 
 
 def draw_chat(rng, system):
@@ -388,6 +397,66 @@ def check_chat(name):
         assert sorted(ours) == sorted(theirs), next((a, b) for a, b in zip(sorted(ours), sorted(theirs)) if a != b)
         assert len(sequences) == best_fit([len(x) for x, _ in theirs], context), len(sequences)
         print(f"  {len(theirs)} conversations, token by token, in {len(sequences)} sequences of {context}", flush=True)
+
+
+def bytes_of(f, kind, ids):
+    """What tokens stand for, as both kinds of vocabulary write it; special ones for nothing."""
+    letters, out = {c: b for b, c in T.models.gpt2.tokenization_gpt2.bytes_to_unicode().items()}, b""
+    for token in ids:
+        text = f.convert_ids_to_tokens(token)
+        if token in f.all_special_ids or text in MARKS:
+            continue
+        if kind == "bytes":
+            out += bytes(letters[c] for c in text)
+        else:
+            out += bytes([int(text[3:5], 16)]) if re.fullmatch("<0x..>", text) else text.replace("\u2581", " ").encode()
+    return out
+
+
+def check_ask(name):
+    """frugal generate with "messages" and with --chat: the answer that transformers' greedy search gives behind apply_chat_template's
+    prompt. A token that is a part of a character is shown otherwise there: those are left out."""
+    if not T.utils.is_jinja_available():
+        print(f"ask {name}: skipped, jinja2 is not installed (scripts/setup check)")
+        return
+    seed = seed_of(f"ask {name}")
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    template, end_mark, system, kind, declared = DATED if name == "llama3.2" else CHATS[name]
+    dated = {"date_string": time.strftime("%d %b %Y", time.gmtime())} if name == "llama3.2" else {}
+    with tempfile.TemporaryDirectory() as folder:
+        talks = [draw_chat(rng, system)[:-1] for _ in range(6)]
+        f = chat_tokenizer(f"{folder}/model", kind, [m["content"] for t in talks for m in t] * 9, template)
+        config = T.LlamaConfig(vocab_size=len(f), hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+                               max_position_embeddings=400, initializer_range=0.2)
+        model = T.LlamaForCausalLM(config).eval()
+        model.save_pretrained(f"{folder}/model", safe_serialization=True)
+        usual = ("<|endoftext|>", "</s>", "<|im_end|>", "<|eot_id|>")  # these end a text wherever they are tokens
+        ends = {f.convert_tokens_to_ids(end_mark), f.eos_token_id} | {f.get_vocab()[n] for n in usual if n in f.get_vocab()}
+
+        def tokens(talk):
+            ids, wrote = f.apply_chat_template(talk, add_generation_prompt=True, **dated), []
+            while len(wrote) < 12:
+                token = int(model(torch.tensor([ids + wrote])).logits[0, -1].argmax())
+                if token in ends:
+                    break
+                wrote.append(token)
+            return wrote
+        ends.add((tokens(talks[0]) + [0])[-1])  # the first answer ends earlier, with a token that only this file names
+        with open(f"{folder}/model/generation_config.json", "w") as out:
+            json.dump({"eos_token_id": sorted(ends), "temperature": 0.5}, out)
+        answer = lambda talk: bytes_of(f, kind, tokens(talk)).decode(errors="replace")
+        plain = lambda text: text.replace("\ufffd", "").lstrip(" ")
+        with open(f"{folder}/q.jsonl", "w") as out:
+            out.writelines(json.dumps({"messages": t}) + "\n" for t in talks)
+        how = ("--temperature", 0, "--count", 12, "--json", *(f"data.template={json.dumps([d])}" for d in declared))
+        ours = [json.loads(line) for line in command("generate", f"{folder}/model", f"@{folder}/q.jsonl", *how).splitlines()]
+        for talk, said in zip(talks, ours):
+            assert plain(said["text"]) == plain(answer(talk)), (said, answer(talk))
+            assert said["prompt"] == talk[-1]["content"]
+        said = json.loads(command("generate", f"{folder}/model", "red and blue", "--chat", *how))
+        assert plain(said["text"]) == plain(answer([{"role": "user", "content": "red and blue"}])), said
+        print(f"  {len(ours) + 1} answers", flush=True)
 
 
 def check_prompts():
@@ -498,6 +567,7 @@ def main():
     cases = {name: lambda name=name: check_family(name) for name in FAMILIES}
     cases |= {"new head": check_new_head, "train.init": check_init, "mistakes": check_mistakes, "prompts": check_prompts, "generate": check_generate, "names": check_names}
     cases |= {f"chat {name}": lambda name=name: check_chat(name) for name in CHATS}
+    cases |= {f"ask {name}": lambda name=name: check_ask(name) for name in [*CHATS, "llama3.2"]}
     run_cases(cases)
 
 

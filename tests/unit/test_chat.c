@@ -17,7 +17,7 @@ static struct str written(struct arena *perm, const char *config, const char *pa
     struct json      *messages;
     struct chat_text *t = NEW(perm, struct chat_text, 1);
     enum status st = chat_form_read(STR("c"), str_of(config), STR(""), &declared, declared.len > 0,
-                                    perm, &form, &err);
+                                    STR(""), perm, &form, &err);
     if (!st) st = json_parse(perm, str_of(talk), &messages, &err);
     if (!st) st = chat_write(&form, messages, perm, t, &err);
     if (st) return str_copy(perm, str_of(err.text));
@@ -47,7 +47,7 @@ TEST(templates_are_recognised_or_declared)
               "<|start_header_id|>assistant<|end_header_id|>\n\n[Ho<|eot_id|>]");
     CHECK_STR(written(perm, "{" TOKENS "}", "mistral", TALK), "<s>[INST] Hi [/INST][Ho</s>]");
     CHECK_STR(written(perm, "{" TOKENS "}", "{bos}{role}: {content}{end}\n", TALK),
-              "<s>user: Hi\nassistant: [Ho]\n");
+              "<s>user: Hi\nassistant:[ Ho]\n");
 }
 
 TEST(what_cannot_be_written_is_said)
@@ -65,6 +65,57 @@ TEST(what_cannot_be_written_is_said)
     said =
         written(perm, "{\"chat_template\":\"'<think>' message.content + '<|im_end|>'\"}", "", TALK);
     CHECK(strstr(said.data, "is neither plain ChatML nor Llama 3's nor Mistral's"));
+}
+
+/* The text that asks for an answer, a bar, and how that one will end; else the sentence. */
+static struct str asked(struct arena *perm, const char *pattern, const char *talk)
+{
+    struct chat_form form;
+    struct err       err      = { 0 };
+    struct str       declared = str_of(pattern), text;
+    struct json     *messages;
+    enum status st = chat_form_read(STR("c"), STR("{" TOKENS "}"), STR(""), &declared, 1, STR(""),
+                                    perm, &form, &err);
+    if (!st) st = json_parse(perm, str_of(talk), &messages, &err);
+    if (!st) st = chat_ask(&form, messages, perm, &text, &err);
+    if (st) return str_copy(perm, str_of(err.text));
+    return str_fmt(perm, "%.*s|%.*s", STR_ARG(text), STR_ARG(chat_answer_end(&form, perm)));
+}
+
+TEST(an_answer_is_asked_for_as_the_template_begins_one)
+{
+    const char *hi = "[{\"role\":\"user\",\"content\":\"Hi\"}]";
+    CHECK_STR(asked(perm, "chatml", hi),
+              "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n|<|im_end|>");
+    CHECK_STR(asked(perm, "llama3", hi),
+              "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+              "<|start_header_id|>assistant<|end_header_id|>\n\n|<|eot_id|>");
+    CHECK_STR(asked(perm, "mistral", hi), "<s>[INST] Hi [/INST]|</s>");
+    CHECK_STR(asked(perm, "{bos}{role}: {content}{eos}{end}\n", hi),
+              "<s>user: Hi</s>\nassistant:|</s>");
+    CHECK_STR(asked(perm, "chatml", TALK), "the last message is an answer: there is none to give");
+    CHECK_STR(asked(perm, "user={content}", hi),
+              "the chat template has no messages of role assistant");
+}
+
+/* As Llama 3.2's: to be learned from, a text is not of today. */
+TEST(a_template_that_writes_the_date_needs_one)
+{
+    static const char template[] =
+        "{\"bos_token\":\"<s>\",\"chat_template\":\"date_string = strftime_now('%d %b %Y') "
+        "date_string = \\\"26 Jul 2024\\\" Cutting Knowledge Date: December 2023 "
+        "message['content'] | trim + '<|eot_id|>'\"}";
+    struct chat_form form;
+    struct err       err;
+    CHECK_EQ(
+        chat_form_read(STR("c"), str_of(template), STR(""), NULL, 0, STR(""), perm, &form, &err),
+        STATUS_USAGE);
+    CHECK(strstr(err.text, "writes today's date into the text"));
+    CHECK_EQ(chat_form_read(STR("c"), str_of(template), STR(""), NULL, 0, STR("18 Nov 2026"), perm,
+                            &form, &err),
+             STATUS_OK);
+    CHECK_STR(form.system_head,
+              "Cutting Knowledge Date: December 2023\nToday Date: 18 Nov 2026\n\n");
 }
 
 /* A vocabulary of bytes, and an end of text. */

@@ -221,3 +221,15 @@ TEST(auto_goes_by_what_the_machine_measures)
     set   = compiled(perm, scratch, 256, 1, FP8_AUTO, &t);
     CHECK_EQ(count_of(set->programs[PROGRAM_TRAIN], OP_MATMUL_FP8), 0);
 }
+
+/* Every sign, exponent and first seven digits, with what lies around a tie below them. */
+TEST(e4m3_without_branches_is_the_same)
+{
+    static const u32 low[] = { 0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF };
+    for (u32 high = 0; high < 1 << 16; high++)
+        for (i64 i = 0; i < COUNT_OF(low); i++) {
+            f32 v = f32_of_bits(high << 16 | low[i]);
+            if (fp8_e4m3_from_f32(v) != fp8_from_f32(v, FP8_E4M3))
+                CHECK_EQ(fp8_e4m3_from_f32(v), fp8_from_f32(v, FP8_E4M3));
+        }
+}

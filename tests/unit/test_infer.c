@@ -2,6 +2,8 @@
  * tokens as text again. */
 #include "base/rng.h"
 #include "harness.h"
+#include "infer/generation_config.h"
+#include "infer/prompts.h"
 #include "infer/sample.h"
 #include "infer/words.h"
 #include "support/folder.h"
@@ -134,13 +136,14 @@ TEST(text_becomes_tokens_and_text_again)
     i32          to[8];
     i64          count;
     CHECK(!words_open(&w, os_real(), STR(""), perm, &err));
-    CHECK(!words_encode(&w, STR("a\xc3\xa9"), 256, to, &count, scratch, &err));
+    CHECK(!words_encode(&w, STR("a\xc3\xa9"), WORDS_WITH_BEFORE, 256, to, &count, scratch, &err));
     CHECK_EQ(count, 3);
     CHECK_EQ(to[2], 0xa9);
     CHECK_STR(words_of(&w, 0xc3, perm), "\xc3");
     CHECK_STR(words_of(&w, 300, perm), "");
     CHECK(!words_ends(&w, 0));
-    CHECK_EQ(words_encode(&w, STR("a\xc3\xa9"), 128, to, &count, scratch, &err), STATUS_USAGE);
+    CHECK_EQ(words_encode(&w, STR("a\xc3\xa9"), WORDS_WITH_BEFORE, 128, to, &count, scratch, &err),
+             STATUS_USAGE);
     CHECK(strstr(err.text, "token 195") != NULL);
 }
 
@@ -168,10 +171,62 @@ TEST(merged_tokens_are_the_bytes_they_were_merged_from)
     CHECK(!os_publish(os_real(), str_cat(perm, dir, STR("/merges.txt")),
                       STR("#version: 0.2\na b\nab c\n"), scratch, &err));
     CHECK(!words_open(&w, os_real(), dir, perm, &err));
-    CHECK(!words_encode(&w, STR("abcab\n"), 258, to, &count, scratch, &err));
+    CHECK(!words_encode(&w, STR("abcab\n"), WORDS_WITH_BEFORE, 258, to, &count, scratch, &err));
     CHECK_EQ(count, 3);
     CHECK_EQ(to[0], 257);
     CHECK_STR(words_of(&w, 257, perm), "abc");
     CHECK_STR(words_of(&w, to[1], perm), "ab");
     CHECK_STR(words_of(&w, to[2], perm), "\n");
+}
+
+static struct str config_of(struct arena *perm, const char *text)
+{
+    struct generation_config c;
+    struct err               err = { 0 };
+    struct textbuf           b   = textbuf_new(perm);
+    if (generation_config_parse(STR("g"), str_of(text), *perm, &c, &err))
+        return str_copy(perm, str_of(err.text));
+    for (i64 i = 0; i < c.end_count; i++) textbuf_fmt(&b, "%u ", c.ends[i]);
+    textbuf_fmt(&b, "%g %g %lld", c.temperature, c.top_p, (long long)c.top_k);
+    return textbuf_str(&b);
+}
+
+TEST(a_generation_config_names_ends_and_how_to_draw)
+{
+    CHECK_STR(config_of(perm, "{}"), "nan nan -1");
+    CHECK_STR(config_of(perm, "{\"eos_token_id\":7,\"temperature\":0.5}"), "7 nan nan -1");
+    CHECK_STR(config_of(perm, "{\"eos_token_id\":[7,9],\"do_sample\":true,\"temperature\":0.6,"
+                              "\"top_p\":0.9,\"top_k\":null}"),
+              "7 9 0.6 0.9 -1");
+    CHECK_STR(config_of(perm, "{\"eos_token_id\":null,\"do_sample\":true,\"top_k\":20}"),
+              "nan nan 20");
+    CHECK_STR(config_of(perm, "[]"), "g is not a JSON object");
+    CHECK_STR(config_of(perm, "{\"eos_token_id\":\"</s>\"}"),
+              "g: \"eos_token_id\" should be a token's number, or a list of them");
+    CHECK_STR(config_of(perm, "{\"do_sample\":true,\"top_p\":2}"),
+              "g: \"top_p\" should be a number from 0 to 1");
+}
+
+TEST(prompts_are_texts_lines_or_conversations)
+{
+    struct str file = folder_put(
+        perm, folder_new(perm), "asked.jsonl",
+        STR("{\"prompt\":\"one\"}\n\n{\"messages\":[{\"role\":\"user\",\"content\":\"two\"}]}\n"));
+    struct chat_form form;
+    struct prompts   p;
+    struct str       by = STR("{role}:{content}\n");
+    struct err       err;
+    CHECK(!chat_form_read(STR("c"), STR(""), STR(""), &by, 1, STR(""), perm, &form, &err));
+    CHECK(!prompts_read(os_real(), STR("Hi"), PROMPTS_TEXT, perm, &p, &err));
+    CHECK(p.count == 1 && !p.chat && prompts_longest(&p) == 2);
+    CHECK(!prompts_read(os_real(), STR("Hi"), PROMPTS_CHAT, perm, &p, &err));
+    CHECK(p.chat && !prompts_write(&p, &form, perm, &err));
+    CHECK_STR(p.items[0].text, "user:Hi\nassistant:");
+    CHECK_STR(p.items[0].shown, "Hi");
+    CHECK(!prompts_read(os_real(), str_cat(perm, STR("@"), file), PROMPTS_TEXT, perm, &p, &err));
+    CHECK(p.count == 2 && p.chat && !prompts_write(&p, &form, perm, &err));
+    CHECK_STR(p.items[0].text, "one");
+    CHECK_STR(p.items[1].text, "user:two\nassistant:");
+    CHECK_EQ(prompts_read(os_real(), STR(""), PROMPTS_TEXT, perm, &p, &err), STATUS_USAGE);
+    CHECK_EQ(prompts_today(os_real(), perm).len, 11);
 }

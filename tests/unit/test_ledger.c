@@ -302,8 +302,9 @@ TEST(a_file_of_an_older_frugal_is_upgraded)
     CHECK_EQ(count, 1);
     CHECK_EQ(s->step, 12);
     CHECK_EQ(s->loss, 0.5);
-    CHECK(isnan(s->energy_wh)); /* of version 2 */
-    CHECK(isnan(s->value));     /* was NULL already */
+    CHECK(isnan(s->energy_wh));  /* of version 2 */
+    CHECK(isnan(s->value));      /* was NULL already */
+    CHECK_EQ(s->weights.len, 0); /* of version 9 */
     struct run_row *run;
     CHECK_EQ(ledger_read(l, LEDGER_TABLE_run, "id", STR("old"), perm, &run, &count, NULL),
              STATUS_OK);

@@ -64,3 +64,35 @@ TEST(numbers_come_back_near)
         CHECK(fabsf(again - x[i]) <= most * (0.152f + 0.00704f));
     }
 }
+
+/* The code of one number, by looking at each of the 16 that it may become: the nearest, of two the lower. */
+static u8 code_of(f32 x)
+{
+    u8 best = 0;
+    for (u8 i = 0; i + 1 < 16; i++)
+        if (x > (nf4_numbers[i] + nf4_numbers[i + 1]) / 2) best = (u8)(i + 1);
+    return best;
+}
+
+/* Numbers between two codes, at the ends, zeros of both signs, and some that are none: 1 is the largest of each block,
+ * so that nothing is rounded before it is compared. */
+TEST(codes_of_a_whole_block_are_those_of_its_numbers)
+{
+    i64  count = 2 * NF4_GROUP;
+    f32 *x = NEW(perm, f32, count), *scales = NEW(perm, f32, 2 * NF4_SCALES);
+    u8  *codes = NEW(perm, u8, count / 2), *sizes = NEW(perm, u8, count / NF4_BLOCK);
+    rng_fill_around_zero((struct rng_key){ .seed = test_seed() }, 0, count, 1, x);
+    for (i64 i = 0; i < count; i++) {
+        i64 k = i * 7 % 61;
+        f32 m = k < 15 ? (nf4_numbers[k] + nf4_numbers[k + 1]) / 2 : 0;
+        if (k < 15) x[i] = i % 3 ? m : nextafterf(m, i % 2 ? 2.0F : -2.0F);
+        if (k == 15) x[i] = -0.0F;
+        if (k == 16) x[i] = NAN;
+        if (i % NF4_BLOCK == 0) x[i] = i % 128 ? 1 : -1;
+    }
+    struct pool *pool = pool_open(perm, 2);
+    nf4_pack(x, count, codes, sizes, scales, pool, scratch);
+    pool_close(pool);
+    for (i64 i = 0; i < count; i++)
+        CHECK_EQ(i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4, code_of(x[i]));
+}
