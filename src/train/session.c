@@ -83,7 +83,8 @@ static enum status open_data(struct session *s, struct err *err)
     struct s3_settings  how    = train_upload_settings(s->os, s->settings).where;
     struct data_config *config = NEW(s->perm, struct data_config, 1);
     *config                    = s->settings->data;
-    if (str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
+    bool shifts                = str_eq(config->windows, STR("random"));
+    if (shifts && str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
     if (!config->tokenizer.len) config->tokenizer = s->settings->model.path;
     take_class_names(s, config);
     if (data_is_remote(config))
