@@ -4,6 +4,7 @@
 
     shakespeare       Tiny Shakespeare by characters, nanoGPT's shape on one GPU: a validation loss of 1.4697
     shakespeare-cpu   the same text, nanoGPT's shape for a laptop, on two cores: 1.88
+    ranker, encoder   the examples of these names on two cores, beside the same model in PyTorch (race_models.py)
 
 Protocol. Each seed (1, 2, … N, 5 by default) is a process of its own with the settings of bench/race/TASK.yaml; its time is
 that from spawning it to its end, with start, compilation, all steps and the evaluation of the whole held-out part. The first seed
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 
+from race_models import MODELS, curve, race_model
 from common import DATA, TOP, Failed, Record, busy_share, environment, machine, train, two_cores
 
 TASKS = {"shakespeare": ("bench/race/shakespeare.yaml", 1.4697, "gpu", 8, 4),
@@ -72,6 +74,11 @@ def theirs(python, text, target, kind):
 
 
 def race(task, options, record):
+    if task in MODELS:
+        price, busy = options["usd_hour"] and float(options["usd_hour"]), busy_share()
+        row, won = race_model(task, int(options["seeds"]), options["torch"], luck)
+        record.add({**row, "dollars": price and row["seconds"] / 3600 * price, "usd_hour": price, "busy": busy})
+        return won
     file, target, kind, must, aim = TASKS[task]
     text, seeds = os.path.abspath(options["text"]), int(options["seeds"])
     price = float(options["usd_hour"]) if options["usd_hour"] else None
@@ -86,7 +93,8 @@ def race(task, options, record):
     p = luck(losses, target)
     row = {"task": task, "target": target, "seeds": seeds, "steps": runs[0]["steps"], "loss": statistics.mean(losses), "p": p,
            "losses": losses, "cold_s": cold["seconds"], "seconds": seconds, "spread_s": statistics.stdev(r["seconds"] for r in runs),
-           "dollars": price and seconds / 3600 * price, "must": must, "aim": aim, "peer": peer, "busy": busy,
+           "dollars": price and seconds / 3600 * price, "must": must, "aim": aim, "peer": peer, "busy": busy, "usd_hour": price,
+           "metric": "loss", "curve": curve(file, "loss", runs[0]["steps"], f"data.path={text}", "train.seed=1"),
            "ratio": peer["seconds"] / seconds if peer and peer["reached"] else None}
     record.add(row)
     return p < P_MAX and seconds <= must
@@ -96,14 +104,23 @@ HEAD = f"{'task':<16} {'target':>7} {'seeds':>5} {'steps':>5} {'loss':>7} {'p':>
        f" {'must s':>6} {'aim s':>6}  PyTorch"
 
 
+def bar(r, which):
+    """Seconds, or times as fast as PyTorch."""
+    return r[which] if which in r else f"{r[which + '_ratio']}x"
+
+
+def missed(r):
+    return r["seconds"] > r["must"] if "must" in r else bool(r["ratio"] and r["ratio"] < r["must_ratio"])
+
+
 def table_line(r):
     peer = r["peer"]
     words = "-" if not peer else f"{peer['mode']}: {peer['loss']:.4f} after {peer['steps']} steps, {peer['seconds']:.1f} s" + \
         (f", {r['ratio']:.1f}x" if r["ratio"] else ", NOT REACHED")
     dollars = "-" if r["dollars"] is None else f"{r['dollars']:.6f}"
     return f"{r['task']:<16} {r['target']:>7.4f} {r['seeds']:>5} {r['steps']:>5} {r['loss']:>7.4f} {r['p']:>8.1g} {r['cold_s']:>7.2f} " \
-           f"{r['seconds']:>7.2f} {r['spread_s']:>5.2f} {dollars:>9} {r['must']:>6} {r['aim']:>6}  {words}" \
-           f"{'' if r['p'] < P_MAX else '  NOT SIGNIFICANT'}{'' if r['seconds'] <= r['must'] else '  MISSED'}"
+           f"{r['seconds']:>7.2f} {r['spread_s']:>5.2f} {dollars:>9} {bar(r, 'must'):>6} {bar(r, 'aim'):>6}  {words}" \
+           f"{'' if r['p'] < P_MAX else '  NOT SIGNIFICANT'}{'  MISSED' if missed(r) else ''}"
 
 
 def main(*arguments):
@@ -114,17 +131,18 @@ def main(*arguments):
             continue
         if a.startswith("--") and key in options and value:
             options[key] = value
-        elif a in TASKS:
+        elif a in TASKS or a in MODELS:
             tasks.append(a)
         else:
-            sys.exit(f"race does not know {a}; it knows --json, --text=, --torch=, --seeds=, --usd_hour= and {', '.join(TASKS)}")
-    if not options["text"] or not os.path.isfile(options["text"]):
+            sys.exit(f"race does not know {a}; it knows --json, --text=, --torch=, --seeds=, --usd_hour= and {', '.join([*TASKS, *MODELS])}")
+    tasks = tasks or [*TASKS, *MODELS]
+    if set(tasks) & set(TASKS) and (not options["text"] or not os.path.isfile(options["text"])):
         sys.exit("race needs the text: --text=FILE, Tiny Shakespeare's input.txt (1,115,394 bytes)")
     two_cores()
     os.makedirs(DATA, exist_ok=True)
     record = Record("race", HEAD, table_line, machine(), "--json" in arguments)
     try:
-        won = [race(task, options, record) for task in tasks or TASKS]
+        won = [race(task, options, record) for task in tasks]
     except Failed as e:
         print(e, file=sys.stderr)
         sys.exit(3)
