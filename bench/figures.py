@@ -217,8 +217,8 @@ def records(s):
 
     def peer(r):
         return f"{r['peer']['seconds']:.1f} s ({r['peer']['steps']:,} steps), {times(r['ratio'])}" if r["ratio"] else "-"
-    return table(("task", "target", "reached (mean of seeds)", "p", "cold", "warm", "dollars", "PyTorch, nanoGPT's recipe", "commit"), [
-        (what[r["task"]], f"{r['target']:.4f}", f"{r['loss']:.4f} ({r['seeds']} seeds, {r['steps']:,} steps)", f"{r['p']:.1g}",
+    return table(("task", "target", "reached (mean of seeds)", "p", "cold", "warm", "dollars", "PyTorch", "commit"), [
+        (what.get(r["task"], r["task"]), f"{r['target']:.4f}", f"{r['loss']:.4f} ({r['seeds']} seeds, {r['steps']:,} steps)", f"{r['p']:.1g}",
          f"{r['cold_s']:.2f} s", f"{r['seconds']:.2f} s", "-" if r["dollars"] is None else f"${r['dollars']:.4f}", peer(r), r["commit"].split()[0])
         for r in rows]) + "".join(f"\n![{task}: the way to the target against dollars](records/{task}.svg)\n" for task in curves.rows())
 

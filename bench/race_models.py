@@ -13,9 +13,11 @@ import time
 
 from common import DATA, TOP, Failed, environment, note, train
 
-# file, metric, target, times as fast as PyTorch: must and aim, PyTorch's rates, its steps
-MODELS = {"ranker": ("bench/race/ranker.yaml", "auc", 0.794, 2, 4, (0.003, 0.006, 0.012), (977, 700)),
-          "encoder": ("bench/race/encoder.yaml", "accuracy", 0.90, 2, 3, (0.001, 0.002, 0.004), (3000, 5000))}
+# file, metric, target, times as fast as PyTorch: must and aim, PyTorch's tables, rates and steps
+MODELS = {"ranker": ("bench/race/ranker.yaml", "auc", 0.794, 2, 4, (("dense", 0.003, 977), ("dense", 0.006, 977), ("dense", 0.006, 1954),
+                                                                  ("sparse", 0.006, 977), ("sparse", 0.012, 977), ("sparse", 0.012, 800))),
+          "encoder": ("bench/race/encoder.yaml", "accuracy", 0.90, 2, 3, (("dense", 0.001, 5000), ("dense", 0.002, 3000), ("dense", 0.002, 5000),
+                                                                        ("dense", 0.004, 3000)))}
 CURVE_POINTS = 12
 CLICKS = ("1000", "2000000", "100000")  # buckets, samples and held-out samples of bench/race/ranker.yaml
 WORDS = [f"/usr/share/dict/{name}" for name in ("american-english", "ngerman", "french", "italian", "spanish")]
@@ -58,22 +60,22 @@ def clicks():
 
 def theirs(task, python):
     """The fastest of PyTorch's rates and steps that reaches the target, else the best; None without PyTorch."""
-    _, _, target, _, _, rates, lengths = MODELS[task]
+    _, _, target, _, _, ways = MODELS[task]
     rows = []
-    for steps, rate in [(s, r) for s in lengths for r in rates] if python else ():
+    for tables, rate, steps in ways if python else ():
         data = clicks() if task == "ranker" else ",".join(WORDS)
-        command = [python, os.path.join(TOP, "bench", "race_models_peer.py"), task, data, str(target), str(rate), str(steps), "1"]
+        command = [python, os.path.join(TOP, "bench", "race_models_peer.py"), task, data, str(target), tables, str(rate), str(steps), "1"]
         done = subprocess.run(command, cwd=DATA, env=environment(), capture_output=True, text=True)
         if done.returncode:
             raise Failed(f"race_models_peer.py {task} ended with {done.returncode}: {done.stderr[-300:]}")
-        rows.append({"mode": f"Adam {rate:g} over {steps:,} steps", **json.loads(done.stdout.splitlines()[-1])})
+        rows.append({"mode": f"{'sparse ' if tables == 'sparse' else ''}Adam {rate:g} over {steps:,} steps", **json.loads(done.stdout.splitlines()[-1])})
         note(f"PyTorch, {rows[-1]['mode']}: {rows[-1]['value']:.4f} after {rows[-1]['seconds']:.1f} s")
     return min(rows, key=lambda r: (not r["reached"], r["seconds"]), default=None)
 
 
-def race_model(task, seeds, python, luck):
+def race_model(task, seeds, python, luck, drawn):
     """The row, and whether it was won."""
-    file, metric, target, must, aim, _, _ = MODELS[task]
+    file, metric, target, must, aim, _ = MODELS[task]
     cold = measured(file, metric, "train.seed=1")
     runs = [measured(file, metric, f"train.seed={seed}") for seed in range(1, seeds + 1)]
     values, seconds = [r["value"] for r in runs], statistics.mean(r["seconds"] for r in runs)
@@ -82,5 +84,5 @@ def race_model(task, seeds, python, luck):
            "p": luck([-v for v in values], -target), "losses": values, "cold_s": cold["seconds"], "seconds": seconds,
            "spread_s": statistics.stdev(r["seconds"] for r in runs), "must_ratio": must, "aim_ratio": aim,
            "peer": peer and {**peer, "loss": peer["value"]}, "ratio": peer["seconds"] / seconds if peer and peer["reached"] else None,
-           "curve": curve(file, metric, runs[0]["steps"], "train.seed=1")}
+           "curve": drawn and curve(file, metric, runs[0]["steps"], "train.seed=1")}
     return row, bool(row["p"] < 0.01 and row["ratio"] and row["ratio"] >= must)

@@ -1,9 +1,10 @@
 """PyTorch's side of `bench/run race ranker encoder`: the same models on the same samples, Adam at its best learning rate.
 
-    race_models_peer.py ranker FOLDER TARGET RATE STEPS SEED             FOLDER: what build/bench_clicks wrote
-    race_models_peer.py encoder FILE,FILE,... TARGET RATE STEPS SEED     a file a class, a line a sample
+    race_models_peer.py ranker FOLDER TARGET dense|sparse RATE STEPS SEED         FOLDER: what build/bench_clicks wrote
+    race_models_peer.py encoder FILE,FILE,... TARGET dense RATE STEPS SEED        a file a class, a line a sample
 
-ranker: a table of 26 x 1,000 rows of 16, 429-256-64-1, batch 2,048, one pass over shuffled samples, metric AUC. encoder: BERT's block,
+ranker: a table of 26 x 1,000 rows of 16, 429-256-64-1, batch 2,048, shuffled samples, metric AUC; sparse: the table has
+SparseAdam, which moves the rows of a step alone. encoder: BERT's block,
 2 x 64, 4 heads, bytes of a line, at most 24, batch 128, each batch padded to its longest line, AdamW with decay 0.01,
 metric accuracy. RATE falls to 0 by a cosine over STEPS after a warm-up of a twentieth. Every twentieth of STEPS the held-out samples are
 evaluated, and the first evaluation at or above TARGET ends it. Prints one JSON object: reached, steps, value, curve ([seconds,
@@ -44,9 +45,9 @@ def attention(q, k, v, seen):
 class Ranker(nn.Module):
     rows, width, columns, numbers = 26000, 16, 26, 13
 
-    def __init__(self):
+    def __init__(self, sparse):
         super().__init__()
-        self.table = nn.Embedding(self.rows, self.width)
+        self.table = nn.Embedding(self.rows, self.width, sparse=sparse)
         nn.init.normal_(self.table.weight, std=1 / math.sqrt(self.width))
         self.mlp = nn.Sequential(nn.Linear(self.columns * self.width + self.numbers, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(),
                                  nn.Linear(64, 1))
@@ -58,15 +59,17 @@ class Ranker(nn.Module):
 class Clicks:
     batch, eval_batch = 2048, 8192
 
-    def __init__(self, folder):
+    def __init__(self, folder, tables):
         def read(split, name, kind, *shape):
             return torch.from_numpy(np.fromfile(os.path.join(folder, f"{split}.{name}"), kind).reshape(-1, *shape))
         self.data = {split: (read(split, "x", np.int32, 26), read(split, "dense", np.float32, 13), read(split, "y", np.float32))
                      for split in ("train", "eval")}
-        self.count, self.model = len(self.data["train"][2]), Ranker()
+        self.count, self.model = len(self.data["train"][2]), Ranker(tables == "sparse")
 
-    def optimiser(self, rate):
-        return torch.optim.Adam(self.model.parameters(), lr=rate, **FUSED)
+    def optimisers(self, rate):
+        if not self.model.table.sparse:
+            return [torch.optim.Adam(self.model.parameters(), lr=rate, **FUSED)]
+        return [torch.optim.Adam(self.model.mlp.parameters(), lr=rate, **FUSED), torch.optim.SparseAdam([self.model.table.weight], lr=rate)]
 
     def loss(self, index):
         x, dense, y = (t[index] for t in self.data["train"])
@@ -121,7 +124,7 @@ class Encoder(nn.Module):
 class Lines:
     batch, eval_batch, context, eval_count = 128, 1000, 24, 10000
 
-    def __init__(self, files):
+    def __init__(self, files, _):
         parts = {"train": [], "eval": []}
         for label, path in enumerate(files.split(",")):
             with open(path, "rb") as f:
@@ -139,10 +142,10 @@ class Lines:
         x = torch.from_numpy(x.astype(np.int16)) + (torch.arange(self.context) < lens[:, None])
         return x, lens, torch.tensor([label for _, label in rows])
 
-    def optimiser(self, rate):
+    def optimisers(self, rate):
         decayed = [w for w in self.model.parameters() if w.dim() > 1]
         others = [w for w in self.model.parameters() if w.dim() < 2]
-        return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0}], lr=rate, **FUSED)
+        return [torch.optim.AdamW([{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0}], lr=rate, **FUSED)]
 
     def loss(self, index):
         x, lens, y = (t[index] for t in self.data["train"])
@@ -155,21 +158,22 @@ class Lines:
         return right / len(y)
 
 
-def main(kind, path, target, rate, steps, seed):
+def main(kind, path, target, tables, rate, steps, seed):
     target, rate, steps = float(target), float(rate), int(steps)
     torch.manual_seed(int(seed))
-    task = {"ranker": Clicks, "encoder": Lines}[kind](path)
-    optimiser, order, curve, spent, value = task.optimiser(rate), [], [], 0.0, -math.inf
+    task = {"ranker": Clicks, "encoder": Lines}[kind](path, tables)
+    optimisers, order, curve, spent, value = task.optimisers(rate), [], [], 0.0, -math.inf
     warm = max(1, int(WARMUP * steps))
     for step in range(steps):
-        for group in optimiser.param_groups:
+        for group in [g for o in optimisers for g in o.param_groups]:
             group["lr"] = rate * ((step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm))))
         if len(order) < task.batch:
             order = torch.randperm(task.count)
         index, order = order[: task.batch], order[task.batch:]
         task.loss(index).backward()
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        for optimiser in optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
         if (step + 1) % max(1, steps // EVALS) == 0 or step + 1 == steps:
             begin = age()
             with torch.no_grad():
