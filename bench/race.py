@@ -1,16 +1,21 @@
 """The driver of `bench/run race`: seconds and dollars from the start of the process to a public target, beside PyTorch.
 
-    race.py --text=FILE [--torch=PYTHON] [--seeds=N] [--usd_hour=DOLLARS] [--json] [TASK...]
+    race.py --text=FILE [--tokens=DIR] [--pictures=DIR] [--torch=PYTHON] [--seeds=N] [--usd_hour=DOLLARS]
+            [--curves=no] [--json] [TASK...]
 
     shakespeare       Tiny Shakespeare by characters, nanoGPT's shape on one GPU: a validation loss of 1.4697
     shakespeare-cpu   the same text, nanoGPT's shape for a laptop, on two cores: 1.88
+    shakespeare-any   the same text to 1.4697 on one GPU with any model of a context of at most 256
+    fashion, fashion-cpu, text-1.65, text-1.45   pictures, and tokens of kernel sources (race_sets.py)
+    ranker, encoder   the examples of these names on two cores, beside the same model in PyTorch (race_models.py)
 
 Protocol. Each seed (1, 2, … N, 5 by default) is a process of its own with the settings of bench/race/TASK.yaml; its time is
 that from spawning it to its end, with start, compilation, all steps and the evaluation of the whole held-out part. The first seed
 runs once with an empty cache of kernels (cold), then all run (warm). A task is won where the mean loss of the seeds lies
 below the target with p < 0.01 (Student's t, one-sided), as the speed runs of modded-nanogpt ask for it: a run that reaches the
 target by luck does not count. PyTorch (--torch names a Python that has it) trains with nanoGPT's own recipe, race_peer.py, eager
-and compiled, and stops at the first evaluation that meets the target, which favours it: the faster one counts.
+and compiled, and stops at the first evaluation that meets the target, which favours it: the faster one counts. One more run,
+not timed, is evaluated along its way for the picture of curves.py; --curves=no leaves it out.
 """
 import json
 import math
@@ -22,11 +27,14 @@ import sys
 import time
 
 from common import DATA, TOP, Failed, Record, busy_share, environment, machine, train, two_cores
+from race_models import MODELS, curve, race_model
+from race_sets import SETS, race_set
 
 TASKS = {"shakespeare": ("bench/race/shakespeare.yaml", 1.4697, "gpu", 8, 4),
-         "shakespeare-cpu": ("bench/race/shakespeare_cpu.yaml", 1.88, "cpu", 15, 7)}  # file, target, peer's shape, must, aim
+         "shakespeare-cpu": ("bench/race/shakespeare_cpu.yaml", 1.88, "cpu", 15, 7),
+         "shakespeare-any": ("bench/race/shakespeare_any.yaml", 1.4697, "gpu", 5, 2.5)}  # file, target, peer's shape, must, aim
 P_MAX = 0.01
-OPTIONS = {"text": None, "torch": None, "seeds": "5", "usd_hour": None}
+OPTIONS = {"text": None, "tokens": None, "pictures": None, "torch": None, "seeds": "5", "usd_hour": None, "curves": "yes"}
 
 
 def student_tail(t, freedom):
@@ -72,9 +80,15 @@ def theirs(python, text, target, kind):
 
 
 def race(task, options, record):
+    price = float(options["usd_hour"]) if options["usd_hour"] else None
+    drawn = options["curves"] == "yes"
+    if task in MODELS or task in SETS:
+        busy = busy_share()
+        row, won = race_set(task, options, luck) if task in SETS else race_model(task, int(options["seeds"]), options["torch"], luck, drawn)
+        record.add({**row, "busy": busy, "dollars": price and row["seconds"] / 3600 * price, "usd_hour": price})
+        return won
     file, target, kind, must, aim = TASKS[task]
     text, seeds = os.path.abspath(options["text"]), int(options["seeds"])
-    price = float(options["usd_hour"]) if options["usd_hour"] else None
     cache = os.path.join(DATA, "race-cache")
     shutil.rmtree(cache, ignore_errors=True)
     os.environ["XDG_CACHE_HOME"] = cache
@@ -86,7 +100,8 @@ def race(task, options, record):
     p = luck(losses, target)
     row = {"task": task, "target": target, "seeds": seeds, "steps": runs[0]["steps"], "loss": statistics.mean(losses), "p": p,
            "losses": losses, "cold_s": cold["seconds"], "seconds": seconds, "spread_s": statistics.stdev(r["seconds"] for r in runs),
-           "dollars": price and seconds / 3600 * price, "must": must, "aim": aim, "peer": peer, "busy": busy,
+           "dollars": price and seconds / 3600 * price, "must": must, "aim": aim, "peer": peer, "busy": busy, "usd_hour": price,
+           "metric": "loss", "curve": drawn and curve(file, "loss", runs[0]["steps"], f"data.path={text}", "train.seed=1"),
            "ratio": peer["seconds"] / seconds if peer and peer["reached"] else None}
     record.add(row)
     return p < P_MAX and seconds <= must
@@ -96,14 +111,23 @@ HEAD = f"{'task':<16} {'target':>7} {'seeds':>5} {'steps':>5} {'loss':>7} {'p':>
        f" {'must s':>6} {'aim s':>6}  PyTorch"
 
 
+def bar(r, which):
+    """Seconds, or times as fast as PyTorch."""
+    return r[which] if which in r else f"{r[which + '_ratio']}x"
+
+
+def missed(r):
+    return r["seconds"] > r["must"] if "must" in r else bool(r["ratio"] and r["ratio"] < r["must_ratio"])
+
+
 def table_line(r):
     peer = r["peer"]
     words = "-" if not peer else f"{peer['mode']}: {peer['loss']:.4f} after {peer['steps']} steps, {peer['seconds']:.1f} s" + \
         (f", {r['ratio']:.1f}x" if r["ratio"] else ", NOT REACHED")
     dollars = "-" if r["dollars"] is None else f"{r['dollars']:.6f}"
     return f"{r['task']:<16} {r['target']:>7.4f} {r['seeds']:>5} {r['steps']:>5} {r['loss']:>7.4f} {r['p']:>8.1g} {r['cold_s']:>7.2f} " \
-           f"{r['seconds']:>7.2f} {r['spread_s']:>5.2f} {dollars:>9} {r['must']:>6} {r['aim']:>6}  {words}" \
-           f"{'' if r['p'] < P_MAX else '  NOT SIGNIFICANT'}{'' if r['seconds'] <= r['must'] else '  MISSED'}"
+           f"{r['seconds']:>7.2f} {r['spread_s']:>5.2f} {dollars:>9} {bar(r, 'must'):>6} {bar(r, 'aim'):>6}  {words}" \
+           f"{'' if r['p'] < P_MAX else '  NOT SIGNIFICANT'}{'  MISSED' if missed(r) else ''}"
 
 
 def main(*arguments):
@@ -114,17 +138,19 @@ def main(*arguments):
             continue
         if a.startswith("--") and key in options and value:
             options[key] = value
-        elif a in TASKS:
+        elif a in TASKS or a in SETS or a in MODELS:
             tasks.append(a)
         else:
-            sys.exit(f"race does not know {a}; it knows --json, --text=, --torch=, --seeds=, --usd_hour= and {', '.join(TASKS)}")
-    if not options["text"] or not os.path.isfile(options["text"]):
+            sys.exit(f"race does not know {a}; it knows --json, --text=, --tokens=, --pictures=, --torch=, --seeds=, --usd_hour=, --curves=no and " +
+                     f"{', '.join([*TASKS, *SETS, *MODELS])}")
+    tasks = tasks or [*TASKS, *SETS, *MODELS]
+    if set(tasks) & set(TASKS) and (not options["text"] or not os.path.isfile(options["text"])):
         sys.exit("race needs the text: --text=FILE, Tiny Shakespeare's input.txt (1,115,394 bytes)")
     two_cores()
     os.makedirs(DATA, exist_ok=True)
     record = Record("race", HEAD, table_line, machine(), "--json" in arguments)
     try:
-        won = [race(task, options, record) for task in tasks or TASKS]
+        won = [race(task, options, record) for task in tasks]
     except Failed as e:
         print(e, file=sys.stderr)
         sys.exit(3)

@@ -106,7 +106,7 @@ static void start_words(struct progress *p, const struct event_start *t)
         say_message(p->say, "%.*s more for a copy that checkpoints are written from\n",
                     STR_ARG(text_bytes(&scratch, (f64)t->checkpoint_bytes)));
     if (t->copy_bytes)
-        say_message(p->say, "%.*s more for a copy of the weights and the optimiser's state\n",
+        say_message(p->say, "%.*s more for a copy of the weights\n",
                     STR_ARG(text_bytes(&scratch, (f64)t->copy_bytes)));
     if (t->batch_reason.len)
         say_message(p->say, "batch %lld: %.*s\n", (long long)t->batch, STR_ARG(t->batch_reason));

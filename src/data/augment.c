@@ -86,6 +86,11 @@ static void word_set(struct augment *a, enum word word, f64 number)
 static enum status words_read(const struct data_config *config, struct augment *a, struct err *err)
 {
     bool seen[WORD_COUNT] = { false };
+    if (config->augment_count == 1 && str_eq(config->augment[0], STR("auto"))) {
+        word_set(a, WORD_CROP, words[WORD_CROP].usual);
+        word_set(a, WORD_FLIP, words[WORD_FLIP].usual);
+        return STATUS_OK;
+    }
     for (i64 i = 0; i < config->augment_count; i++) {
         enum word word   = WORD_COUNT;
         f64       number = 0;
@@ -257,6 +262,28 @@ void view_make(const struct augment *a, const struct view *v, const struct image
     struct resize r = resize_of(a, v, image, part);
     if (v->dx || v->dy) make_moved(a, v, image, &r, isa, room, to);
     else image_resize(image, &r, a->is_normal ? &a->normal : NULL, isa, room, to);
+    if (v->hole.width) cut_hole(a, &v->hole, to);
+}
+
+/* Row y of a picture of the result's size, mirrored and moved; black where there is none. */
+static void copied_row(const struct augment *a, const struct view *v, const u8 *from, i64 y, u8 *to)
+{
+    i64 ch = a->channels, begin = MAX(v->dx, 0), end = MIN(a->size + v->dx, a->size);
+    if (!v->mirrored) {
+        moved_row(a, v, from, y, to);
+        return;
+    }
+    memset(to, 0, (size_t)(a->size * ch));
+    if (y < v->dy || y >= a->size + v->dy) return;
+    const u8 *last = from + ((y - v->dy + 1) * a->size - 1) * ch; /* the row's last pixel */
+    for (i64 x = begin; x < end; x++)
+        for (i64 c = 0; c < ch; c++) to[x * ch + c] = last[(v->dx - x) * ch + c];
+}
+
+void view_copy(const struct augment *a, const struct view *v, const u8 *from, u8 *to)
+{
+    ASSERT(!a->is_normal);
+    for (i64 y = 0; y < a->size; y++) copied_row(a, v, from, y, to + y * a->size * a->channels);
     if (v->hole.width) cut_hole(a, &v->hole, to);
 }
 

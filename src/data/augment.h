@@ -47,6 +47,9 @@ i64  view_room(const struct augment *a, const struct view *v, const struct image
 void view_make(const struct augment *a, const struct view *v, const struct image *image,
                struct rect part, enum isa isa, u8 *room, void *to);
 
+/* The same of a picture u8[size, size, channels] that is all there, without normalising. */
+void view_copy(const struct augment *a, const struct view *v, const u8 *from, u8 *to);
+
 /* The share of itself that a picture keeps when two are mixed: Beta(alpha, alpha), 0 < alpha <= 1. */
 f64 mix_share(f64 alpha, struct rng_key key);
 /* a = share a + (1 - share) b, and b likewise. */

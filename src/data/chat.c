@@ -10,6 +10,7 @@
  *
  * Samples are put, the longest first, where the least room is left that holds them (best fit decreasing, Johnson 1973).
  * One longer than data.context is cut; one with no answer left is not used. */
+#include "data/best_fit.h"
 #include "data/bpe.h"
 #include "data/chat_form.h"
 #include "data/data_int.h"
@@ -19,21 +20,11 @@
 enum { OWN_GIB = 256, LINE_GIB = 8 }; /* address space */
 static const u32 answer_bit = (u32)1 << 31;
 
-struct chat_sample {
-    i64 begin; /* of its tokens */
-    i64 count; /* at most context + 1 */
-};
-
-struct chat_pack {               /* the sequences of a split */
-    struct chat_sample *samples; /* as they lie in the sequences, one after the other */
-    i64                *first;   /* of each sequence, and one more: the number of samples */
-};
-
 struct chat_state {
-    struct arena     own;
-    u32             *tokens; /* answers have answer_bit */
-    struct chat_pack pack[SPLIT_COUNT];
-    i64              context, count, cut, left_out, told;
+    struct arena    own;
+    u32            *tokens; /* answers have answer_bit */
+    struct best_fit pack[SPLIT_COUNT];
+    i64             context, count, cut, left_out, told;
 };
 
 struct reading {
@@ -45,7 +36,7 @@ struct reading {
     struct err                no_form; /* why there is none: said where messages come */
     i64                       eos;     /* behind a completion; -1: nothing */
     struct arena              samples, tokens, scratch;
-    struct chat_sample       *sample;
+    struct fit_piece         *sample;
     i64                       count;
 };
 
@@ -76,11 +67,11 @@ static enum status tokens_within(struct reading *r, struct str text, i64 bytes, 
 static enum status add_text(struct reading *r, const struct chat_text *t, bool alone,
                             struct err *err)
 {
-    struct chat_sample *s = &r->sample[r->count];
-    u32                *ids;
-    i64                 count, behind = alone && r->eos >= 0;
-    enum status         st     = encode(r, t->text, &r->scratch, &ids, &count, err);
-    i64                 before = alone ? r->bpe->before_count : 0;
+    struct fit_piece *s = &r->sample[r->count];
+    u32              *ids;
+    i64               count, behind = alone && r->eos >= 0;
+    enum status       st     = encode(r, t->text, &r->scratch, &ids, &count, err);
+    i64               before = alone ? r->bpe->before_count : 0;
     if (st) return st;
     u32 *to  = NEW(&r->tokens, u32, before + count + behind);
     s->begin = to - r->state->tokens;
@@ -121,9 +112,9 @@ static enum status read_sample(struct reading *r, const struct json *row, struct
 /* Is anything of it learned, once it is cut? */
 static void keep_sample(struct reading *r)
 {
-    struct chat_state  *state = r->state;
-    struct chat_sample *s     = &r->sample[r->count];
-    bool                any   = false;
+    struct chat_state *state = r->state;
+    struct fit_piece  *s     = &r->sample[r->count];
+    bool               any   = false;
     state->count++;
     if (s->count > state->context + 1) state->cut++, s->count = state->context + 1;
     for (i64 i = 1; i < s->count; i++) any = any || state->tokens[s->begin + i] & answer_bit;
@@ -146,7 +137,7 @@ static enum status read_file(struct reading *r, struct dataset *d, struct str pa
         number++;
         line = str_trim(line);
         if (!line.len) continue;
-        NEW(&r->samples, struct chat_sample, 1);
+        NEW(&r->samples, struct fit_piece, 1);
         st = json_parse(&r->scratch, line, &row, &why);
         if (!st) st = read_sample(r, row, &why);
         if (st) err_set(err, st, "%.*s:%lld: %s", STR_ARG(path), (long long)number, why.text);
@@ -155,79 +146,6 @@ static enum status read_file(struct reading *r, struct dataset *d, struct str pa
     }
     source_close(d->os, &source);
     return st;
-}
-
-/* ---- packing ---- */
-
-/* How many sequences have each number of free places, in a tree of sums. */
-struct room {
-    i32 *tree;
-    i64  leaves;
-    i32 *head, *next; /* sequences by their free places */
-};
-
-static void room_add(struct room *r, i64 free, i32 sequence)
-{
-    r->next[sequence] = r->head[free];
-    r->head[free]     = sequence;
-    for (i64 i = free + r->leaves; i; i /= 2) r->tree[i]++;
-}
-
-/* The sequence with the fewest free places that are enough, taken out; -1: none. */
-static i32 room_take(struct room *r, i64 need, i64 *free)
-{
-    i64 i = need + r->leaves;
-    if (!r->tree[i]) { /* up, until something lies to the right */
-        while (i > 1 && (i % 2 || !r->tree[i + 1])) i /= 2;
-        if (i == 1) return -1;
-        i++;
-    }
-    while (i < r->leaves) i = r->tree[2 * i] ? 2 * i : 2 * i + 1;
-    *free          = i - r->leaves;
-    i32 sequence   = r->head[*free];
-    r->head[*free] = r->next[sequence];
-    for (i64 k = i; k; k /= 2) r->tree[k]--;
-    return sequence;
-}
-
-static i64 inputs_of(const struct chat_sample *s) { return s->count - 1; }
-
-/* By length, the longest first; equal ones in their order. */
-static i32 *by_length(const struct chat_sample *s, i64 count, i64 context, struct arena *perm)
-{
-    i64 *at    = NEW(perm, i64, context + 2);
-    i32 *order = NEW(perm, i32, count + 1);
-    for (i64 i = 0; i < count; i++) at[context - inputs_of(&s[i]) + 1]++;
-    for (i64 i = 0; i <= context; i++) at[i + 1] += at[i];
-    for (i64 i = 0; i < count; i++) order[at[context - inputs_of(&s[i])]++] = (i32)i;
-    return order;
-}
-
-static i64 pack_samples(const struct chat_sample *s, i64 count, i64 context, struct arena *perm,
-                        struct arena scratch, struct chat_pack *out)
-{
-    struct room r = { .leaves = 1 };
-    while (r.leaves < context + 1) r.leaves *= 2;
-    r.tree         = NEW(&scratch, i32, 2 * r.leaves);
-    r.head         = NEW(&scratch, i32, context + 1);
-    r.next         = NEW(&scratch, i32, count + 1);
-    i32 *order     = by_length(s, count, context, &scratch);
-    i32 *of        = NEW(&scratch, i32, count + 1); /* the sequence of each sample */
-    i64  sequences = 0, free;
-    for (i64 i = 0; i <= context; i++) r.head[i] = -1;
-    for (i64 i = 0; i < count; i++) {
-        i64 need     = inputs_of(&s[order[i]]);
-        i32 sequence = room_take(&r, need, &free);
-        if (sequence < 0) sequence = (i32)sequences++, free = context;
-        of[order[i]] = sequence;
-        room_add(&r, free - need, sequence);
-    }
-    out->samples = NEW(perm, struct chat_sample, count + 1);
-    out->first   = NEW(perm, i64, sequences + 2);
-    for (i64 i = 0; i < count; i++) out->first[of[i] + 2]++;
-    for (i64 i = 0; i < sequences; i++) out->first[i + 2] += out->first[i + 1];
-    for (i64 i = 0; i < count; i++) out->samples[out->first[of[i] + 1]++] = s[i];
-    return sequences;
 }
 
 /* ---- the data set ---- */
@@ -264,7 +182,7 @@ static enum status open_reading(struct reading *r, struct dataset *d, struct err
         if (bpe->added[i].id == r->eos) r->form.eos = bpe->added[i].text;
     r->samples    = arena_part(&state->own, (i64)32 << 30);
     r->tokens     = arena_part(&state->own, (i64)128 << 30);
-    r->sample     = NEW(&r->samples, struct chat_sample, 0);
+    r->sample     = NEW(&r->samples, struct fit_piece, 0);
     state->tokens = NEW(&r->tokens, u32, 0);
     return STATUS_OK;
 }
@@ -272,8 +190,8 @@ static enum status open_reading(struct reading *r, struct dataset *d, struct err
 static void pack_split(struct dataset *d, struct reading *r, enum split s, i64 from, i64 count)
 {
     struct chat_state *state = r->state;
-    d->count[s] = pack_samples(r->sample + from, count, state->context, &r->samples, r->scratch,
-                               &state->pack[s]);
+    d->count[s] = best_fit_pack(r->sample + from, count, state->context, &r->samples, r->scratch,
+                                &state->pack[s]);
 }
 
 static enum status open_chat(struct dataset *d, const struct data_config *config,
@@ -305,13 +223,13 @@ static enum status open_chat(struct dataset *d, const struct data_config *config
     return STATUS_OK;
 }
 
-static void fetch_sequence(const struct chat_state *state, const struct chat_pack *p, i64 sequence,
+static void fetch_sequence(const struct chat_state *state, const struct best_fit *p, i64 sequence,
                            i32 *x, i32 *y, i32 *position)
 {
     i64 at = 0;
     for (i64 i = p->first[sequence]; i < p->first[sequence + 1]; i++) {
-        const u32 *t = state->tokens + p->samples[i].begin;
-        for (i64 k = 0; k < inputs_of(&p->samples[i]); k++, at++) {
+        const u32 *t = state->tokens + p->pieces[i].begin;
+        for (i64 k = 0; k < fit_inputs(&p->pieces[i]); k++, at++) {
             x[at]        = (i32)(t[k] & ~answer_bit);
             y[at]        = t[k + 1] & answer_bit ? (i32)(t[k + 1] & ~answer_bit) : -1;
             position[at] = (i32)k;

@@ -16,6 +16,7 @@ struct dataset {
     void                *state; /* the format's own, in perm */
     const struct str    *class_names;
     i64                  class_count; /* of these names; 0: none */
+    bool fresh;    /* training samples differ from epoch to epoch even in the order of the data */
     bool keepable; /* decode looks at nothing of the epoch: its result may be kept */
     bool binary;   /* a text that has zero bytes, which no text has */
     bool held;     /* by a thread that does not end: it can never be closed */

@@ -3,7 +3,8 @@
  *     00 00 08 RANK | RANK x u32 big-endian: the dimensions | bytes, row-major
  *
  * 08 says "unsigned bytes". Images are [count, height, width] or [count, height, width, channels],
- * labels [count]. Feeds: "x" u8[H,W,C], "y" i32 in [0, largest label + 1). */
+ * labels [count]. Training samples are augmented (data.augment) as they are copied. Feeds: "x" u8[H,W,C], "y" i32 in [0, largest label + 1). */
+#include "data/augment.h"
 #include "data/data_int.h"
 #include "data/rows_int.h"
 #include <stdio.h>
@@ -17,6 +18,8 @@ struct idx_state {
     struct source  source[SPLIT_COUNT][2]; /* images, labels */
     struct idx_set set[SPLIT_COUNT];
     i64            image_bytes;
+    struct augment augment; /* size 0: none */
+    u64            view_name;
 };
 
 static i64 be32(const u8 *p) { return (i64)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
@@ -145,6 +148,35 @@ static enum status open_held_out(struct dataset *d, const struct data_config *co
     return STATUS_OK;
 }
 
+/* What data.augment asks for; the pictures keep their size. */
+static enum status open_augment(struct dataset *d, const struct data_config *config,
+                                const struct idx *images, struct err *err)
+{
+    struct idx_state  *state = d->state;
+    struct data_config sized = *config;
+    struct augment    *a     = &state->augment;
+    if (!config->augment_count || str_eq(config->augment[0], STR("auto"))) return STATUS_OK;
+    sized.image_size      = images->dim[1];
+    sized.image_normalise = STR("none");
+    enum status st        = augment_from(&sized, a, err);
+    if (st) return st;
+    if (a->crop == CROP_RANDOM || a->crop == CROP_CENTRE || a->mixup > 0)
+        return err_set(err, STATUS_USAGE,
+                       "data.augment: data.kind=idx has pad=N, flip and cutout=N only");
+    if (!a->pad && !a->cutout && a->flip <= 0) {
+        *a = (struct augment){ 0 };
+        return STATUS_OK;
+    }
+    if (images->dim[1] != images->dim[2])
+        return err_set(err, STATUS_USAGE,
+                       "data.augment needs square images; those of %.*s are %lldx%lld",
+                       STR_ARG(config->path), (long long)images->dim[1], (long long)images->dim[2]);
+    a->channels      = images->rank == 4 ? images->dim[3] : 1;
+    state->view_name = str_hash(STR("data.augment"));
+    d->fresh         = true;
+    return STATUS_OK;
+}
+
 static enum status open_idx(struct dataset *d, const struct data_config *config, struct arena *perm,
                             struct err *err)
 {
@@ -157,6 +189,7 @@ static enum status open_idx(struct dataset *d, const struct data_config *config,
     if (images.dim[0]) /* else nothing bounds the other dimensions, and nothing is fetched */
         state->image_bytes = product(&images, INT64_MAX) / images.dim[0];
     st = open_held_out(d, config, &images, *perm, err);
+    if (!st) st = open_augment(d, config, &images, err);
     if (st) return st;
 
     i64 label_max = 0;
@@ -182,6 +215,38 @@ static void fetch_idx(const struct dataset *d, enum split s, const i64 *index, i
         memcpy(x + i * state->image_bytes, set->images + index[i] * state->image_bytes,
                (size_t)state->image_bytes);
         y[i] = set->labels[index[i]];
+    }
+}
+
+/* With flip=0.5 a picture is mirrored in every second epoch: half of them in the first, as many as by chance and each
+ * as often (Jordan 2024, "94% on CIFAR-10 in 3.29 seconds", section 3.6). */
+static struct view view_of(const struct idx_state *state, u64 seed, i64 epoch, i64 number)
+{
+    const struct augment *a   = &state->augment;
+    struct rng_key        key = {
+               .seed = seed, .name = state->view_name, .step = (u64)epoch, .sample = (u64)number
+    };
+    struct view v = view_draw(a, a->size, a->size, key);
+    key.step      = 0;
+    if (a->flip == 0.5)
+        v.mirrored = (view_draw(a, a->size, a->size, key).mirrored ? 1 : 0) != (epoch & 1);
+    return v;
+}
+
+static void fetch_augmented(const struct dataset *d, u64 seed, i64 epoch, const i64 *index,
+                            i64 count, void *const *to)
+{
+    const struct idx_state *state = d->state;
+    const struct idx_set   *set   = &state->set[SPLIT_TRAIN];
+    if (!state->augment.size) {
+        fetch_idx(d, SPLIT_TRAIN, index, count, to);
+        return;
+    }
+    for (i64 i = 0; i < count; i++) {
+        struct view v = view_of(state, seed, epoch, index[i]);
+        view_copy(&state->augment, &v, set->images + index[i] * state->image_bytes,
+                  (u8 *)to[0] + i * state->image_bytes);
+        ((i32 *)to[1])[i] = set->labels[index[i]];
     }
 }
 
@@ -221,6 +286,9 @@ static void close_idx(struct dataset *d)
         for (i32 i = 0; i < 2; i++) source_close(d->os, &state->source[s][i]);
 }
 
-const struct format format_idx = {
-    .kind = { "idx", 3 }, .open = open_idx, .fetch = fetch_idx, .row = row_idx, .close = close_idx
-};
+const struct format format_idx = { .kind        = { "idx", 3 },
+                                   .open        = open_idx,
+                                   .fetch       = fetch_idx,
+                                   .fetch_epoch = fetch_augmented,
+                                   .row         = row_idx,
+                                   .close       = close_idx };

@@ -79,7 +79,7 @@ static void batch_make(struct loader *l, struct batch *b, i64 epoch, i64 index)
     const struct course *c = &l->course;
     course_describe(c, epoch, index, b);
     for (i64 i = 0; i < b->count; i++) l->sample[i] = course_number(c, epoch, index + b->first + i);
-    if (c->config.shuffle && c->config.split == SPLIT_TRAIN)
+    if (c->config.split == SPLIT_TRAIN && (c->config.shuffle || c->dataset->fresh))
         dataset_fetch_epoch(c->dataset, c->config.seed, epoch, l->sample, b->count, b->data);
     else dataset_fetch(c->dataset, c->config.split, l->sample, b->count, b->data);
 }

@@ -23,8 +23,17 @@
  *     epoch 1   [x0 x1 x2][x0 x1 x2] . . .      shift 0
  *
  * so that a model does not learn the same few windows by heart, and every token is still a target once an epoch but for
- * less than a window at each end. Held-out windows stay where they are. */
+ * less than a window at each end. Held-out windows stay where they are.
+ *
+ * With data.windows=best_fit documents lie whole in the training sequences (best_fit.h), and only those longer than one are
+ * cut; the places that are left at the end of a sequence predict nothing:
+ *
+ *     tokens    a b S c d e f g S h i j S      context 5
+ *     sequence  [a b h i j] [c d e f g]         y  b S i j S   d e f g S
+ *
+ * A separator is predicted and never read. Held-out windows are those of data.windows=fixed, so that losses compare. */
 #include "base/rng.h"
+#include "data/best_fit.h"
 #include "data/data_int.h"
 #include "data/tokenize_int.h"
 #include "remote/address.h"
@@ -41,7 +50,13 @@ struct tokens_state {
     i64           width;     /* bytes of a token: 1, 2 or 4 */
     i64           shift_max; /* of training windows, in tokens */
     i64 separator; /* the last token of a document; -1: attention may cross from one to the next */
+    struct arena    own;            /* of best_fit; zeroed: training has windows */
+    struct best_fit pack;           /* pieces by the index of their first token */
+    i64             pieces, places; /* of them in all; that they take */
+    bool            told;
 };
+
+enum { OWN_GIB = 256 }; /* address space */
 
 static u32 token_at(const char *p, i64 width)
 {
@@ -141,6 +156,48 @@ static void make_room(struct dataset *d, const struct data_config *config, i64 t
     state->shift_max = MIN(context - 1, tokens - 1 - *count * context);
 }
 
+/* A document is one piece, or several that meet in one token. One token alone predicts nothing. */
+static struct fit_piece *find_pieces(struct tokens_state *state, i64 tokens, struct arena *to)
+{
+    const char       *from  = state->begin[SPLIT_TRAIN];
+    struct fit_piece *piece = NEW(to, struct fit_piece, 0);
+    for (i64 at = 0, begin = 0; at < tokens; at++) {
+        bool ends = token_at(from + at * state->width, state->width) == (u32)state->separator;
+        bool full = at - begin == state->context;
+        if (!ends && !full && at + 1 < tokens) continue;
+        if (at > begin) {
+            struct fit_piece *p = NEW(to, struct fit_piece, 1);
+            *p                  = (struct fit_piece){ begin, at - begin + 1 };
+            state->places += fit_inputs(p);
+            state->pieces++;
+        }
+        begin = ends ? at + 1 : at;
+    }
+    return piece;
+}
+
+static enum status pack_documents(struct dataset *d, i64 tokens, struct err *err)
+{
+    struct tokens_state *state = d->state;
+    if (state->separator < 0)
+        return err_set(err, STATUS_USAGE,
+                       "data.windows=best_fit packs whole documents: set data.documents=separate");
+    state->own        = arena_open((i64)OWN_GIB << 30);
+    struct arena lent = arena_open((i64)OWN_GIB << 30), rest;
+    if (!state->own.begin || !lent.begin) {
+        if (lent.begin) arena_close(&lent);
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    }
+    rest                     = lent;
+    struct fit_piece *pieces = find_pieces(state, tokens, &rest);
+    d->count[SPLIT_TRAIN] =
+        best_fit_pack(pieces, state->pieces, state->context, &state->own, rest, &state->pack);
+    arena_close(&lent);
+    if (d->count[SPLIT_TRAIN]) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "no document has two tokens: is data.documents=%lld right?",
+                   (long long)state->separator);
+}
+
 static enum status open_windows(struct dataset *d, const struct data_config *config, i64 width,
                                 i64 vocabulary, i64 beside, struct arena *perm, struct err *err)
 {
@@ -165,6 +222,8 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
         if (d->count[SPLIT_EVAL]) tokens = first + 1;
     }
     make_room(d, config, tokens);
+    if (str_eq(config->windows, STR("best_fit"))) st = pack_documents(d, tokens, err);
+    if (st) return st;
     limit_counts(d, config);
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), vocabulary);
     dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_1(config->context)), vocabulary);
@@ -273,10 +332,38 @@ static void fetch_from(const struct dataset *d, const char *begin, const i64 *in
     }
 }
 
+static void fetch_packed(const struct tokens_state *state, i64 sequence, i32 *x, i32 *y,
+                         i32 *position)
+{
+    const struct best_fit *p  = &state->pack;
+    i64                    at = 0, w = state->width;
+    for (i64 i = p->first[sequence]; i < p->first[sequence + 1]; i++) {
+        const char *t = state->begin[SPLIT_TRAIN] + p->pieces[i].begin * w;
+        for (i64 k = 0; k < fit_inputs(&p->pieces[i]); k++, at++) {
+            x[at]        = (i32)token_at(t + k * w, w);
+            y[at]        = (i32)token_at(t + (k + 1) * w, w);
+            position[at] = (i32)k;
+        }
+    }
+    for (i64 k = 0; at < state->context;
+         k++, at++) { /* a document of its own, that predicts nothing */
+        x[at]        = 0;
+        y[at]        = -1;
+        position[at] = (i32)k;
+    }
+}
+
 static void fetch_windows(const struct dataset *d, enum split s, const i64 *index, i64 count,
                           void *const *to)
 {
     const struct tokens_state *state = d->state;
+    i64                        n     = state->context;
+    if (s == SPLIT_TRAIN && state->own.begin) {
+        for (i64 i = 0; i < count; i++)
+            fetch_packed(state, index[i], (i32 *)to[0] + i * n, (i32 *)to[1] + i * n,
+                         (i32 *)to[2] + i * n);
+        return;
+    }
     fetch_from(d, state->begin[s], index, count, to);
 }
 
@@ -284,15 +371,34 @@ static void fetch_shifted(const struct dataset *d, u64 seed, i64 epoch, const i6
                           void *const *to)
 {
     const struct tokens_state *state = d->state;
+    if (state->own.begin) {
+        fetch_windows(d, SPLIT_TRAIN, index, count, to);
+        return;
+    }
     struct rng_key key   = { .seed = seed, .name = str_hash(STR("windows")), .step = (u64)epoch };
     i64            shift = (i64)(rng_uniform(key, 0) * (f64)(state->shift_max + 1));
     fetch_from(d, state->begin[SPLIT_TRAIN] + shift * state->width, index, count, to);
+}
+
+static bool packing_says(struct dataset *d, char line[LOADER_LINE_MAX])
+{
+    struct tokens_state *state = d->state;
+    if (!state->own.begin || state->told) return false;
+    i64          sequences = d->count[SPLIT_TRAIN];
+    struct arena lent      = { (u8 *)line, (u8 *)line + LOADER_LINE_MAX, NULL };
+    state->told            = true;
+    str_fmt(&lent,
+            "%lld documents or parts of one in %lld sequences; %.2g %% of their places are empty%c",
+            (long long)state->pieces, (long long)sequences,
+            100 - 100 * (f64)state->places / (f64)(sequences * state->context), 0);
+    return true;
 }
 
 static void close_tokens(struct dataset *d)
 {
     struct tokens_state *state = d->state;
     if (!state) return;
+    if (state->own.begin) arena_close(&state->own);
     for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
 }
 
@@ -300,9 +406,11 @@ const struct format format_tokens = { .kind        = { "tokens", 6 },
                                       .open        = open_tokens,
                                       .fetch       = fetch_windows,
                                       .fetch_epoch = fetch_shifted,
+                                      .says        = packing_says,
                                       .close       = close_tokens };
 const struct format format_text   = { .kind        = { "text", 4 },
                                       .open        = open_text,
                                       .fetch       = fetch_windows,
                                       .fetch_epoch = fetch_shifted,
+                                      .says        = packing_says,
                                       .close       = close_tokens };

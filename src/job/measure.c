@@ -85,7 +85,7 @@ static void only_steps(struct settings *s)
 {
     endless(s);
     s->checkpoint       = (struct checkpoint_config){ 0 };
-    s->train.keep_best  = false;
+    s->train.keep_best  = STR("false");
     s->train.eval_every = 1000000000;
 }
 

@@ -217,6 +217,26 @@ static i32 normed_heads(struct builder *b, struct str path, i32 x, i64 heads, i6
     return build_concat(g, part_name(b, path, "qkv.normed"), part, 3, axis);
 }
 
+/* Each token's values and a row that only its number decides (Zhou et al. 2024; modded-nanogpt's value embeddings): what a
+ * token passes on need not be carried by the residual stream. A table has no product to pay for. */
+static i32 add_values(struct builder *b, struct str path, i32 x, i64 before, i64 width)
+{
+    const struct model_config *c = &b->m->config;
+    struct graph              *g = b->g;
+    i64        rows  = c->vocabulary ? c->vocabulary : feeds_find(&b->m->feeds, STR("x"))->range;
+    struct str name  = part_name(b, path, "values");
+    i32        table = part_weight(b, name, shape_2(rows, width), block_init(1));
+    i32        ids   = is_packed(b) ? b->rows.tokens : part_input(b, STR("x"));
+    i32        part[2];
+    if (g->err.status) return -1;
+    i32 axis = graph_type(g, x).shape.rank - 1;
+    part[0]  = build_slice(g, part_name(b, name, "others"), x, axis, 0, before);
+    part[1]  = build_slice(g, part_name(b, name, "own"), x, axis, before, width);
+    part[1]  = build_binary(g, OP_ADD, part_name(b, name, "add"), part[1],
+                            build_embedding(g, name, table, ids));
+    return build_concat(g, part_name(b, name, "qkv"), part, 2, axis);
+}
+
 i32 block_attention(struct builder *b, struct str path, i32 x, const struct block *k)
 {
     const struct model_config *c     = &b->m->config;
@@ -228,6 +248,7 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
 
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
+    if (k->values) x = add_values(b, path, x, (heads + kv) * head_dim, kv * head_dim);
     if (c->qk_weights) x = normed_heads(b, path, x, heads, kv, head_dim, k->eps);
     x     = block_heads(b, path, x, heads + kv, head_dim);
     i64 w = c->window;

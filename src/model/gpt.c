@@ -1,6 +1,6 @@
 /* gpt.c - a decoder that predicts the next token (Radford et al. 2019, GPT-2), and by options the
  * blocks that came after it: rms norm, rotary positions, gated or squared-relu networks, grouped
- * keys, qk norm, windows of attention, an untied head, a soft cap on the logits.
+ * keys, qk norm, windows of attention, tables of values, an untied head, a soft cap on the logits.
  *
  *   x = wte[token] + wpe[position]
  *   depth times:  x += attention(norm(x));  x += mlp(norm(x))
@@ -24,6 +24,8 @@ enum status gpt_check(const struct model *m, struct err *err)
                      "model.tied=true needs one vocabulary, but x has %lld values and y %lld",
                      (long long)in, (long long)out);
     if (!st) st = check_count("model.window", m->config.window, 0, MODEL_WINDOW_MAX, err);
+    if (!st)
+        st = check_count("model.value_tables", m->config.value_tables, 0, MODEL_DEPTH_MAX, err);
     if (!(m->config.softcap >= 0))
         st = err_set(err, STATUS_USAGE, "model.softcap=%g must not be negative", m->config.softcap);
     return st;
@@ -55,6 +57,13 @@ static void gpt_next(struct builder *b, i32 x)
     graph_output(b->g, gpt_head(b, x), STR("logits"));
 }
 
+/* The last block and every second one before it, until there are so many (as nanochat). */
+static bool has_values(const struct model_config *c, i64 block)
+{
+    i64 above = c->depth - 1 - block;
+    return above % 2 == 0 && above / 2 < c->value_tables;
+}
+
 enum status gpt_build(struct builder *b, struct err *err)
 {
     const struct model_config *c     = &b->m->config;
@@ -69,6 +78,7 @@ enum status gpt_build(struct builder *b, struct err *err)
     for (i64 i = 0; i < depth && !b->g->err.status; i++) {
         struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);
         b->g->block  = (i32)i + 1;
+        k.values     = has_values(c, i);
         i32 y        = block_norm(b, part_name(b, h, "ln_1"), x, &k);
         y            = block_attention(b, part_name(b, h, "attn"), y, &k);
         x            = build_binary(b->g, OP_ADD, part_name(b, h, "add_1"), x, y);

@@ -17,6 +17,7 @@ enum status hf_family_of(struct model_config *c, struct err *err)
                        STR_ARG(c->kind));
     if (c->softcap > 0) why = "model.softcap";
     else if (c->qk_norm) why = "model.qk_norm";
+    else if (c->value_tables) why = "model.value_tables";
     else if (is(c->norm, "layer") && is(c->positions, "learned") && !is(c->activation, "swiglu") &&
              !is(c->activation, "relu2") && c->bias && !own_kv)
         c->family = &hf_family_gpt2;

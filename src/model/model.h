@@ -45,9 +45,10 @@ struct model_config {
     bool         zero_init; /* matrices that write to the residual begin at 0 */
     f64          softcap, dropout, rope_base;
     i64          window; /* gpt: keys that a query sees at most, the last of them its own; 0: all */
-    i64          table_width; /* ranker: width of an embedding row */
-    enum dtype   table_dtype; /* ranker: f32 or bf16, which only an optimiser of rows can train */
-    i64          mlp[8];      /* ranker: widths of the dense layers before the last */
+    i64          value_tables; /* gpt: blocks whose values get a row of a table by token; 0: none */
+    i64          table_width;  /* ranker: width of an embedding row */
+    enum dtype   table_dtype;  /* ranker: f32 or bf16, which only an optimiser of rows can train */
+    i64          mlp[8];       /* ranker: widths of the dense layers before the last */
     i64          mlp_count;
     bool masked; /* encoder: the target is a token at every position; only plans have such data */
     f64  smoothing;

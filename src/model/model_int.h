@@ -84,6 +84,7 @@ struct block {
     bool causal;    /* a position reads only those before it */
     f64  out_scale; /* factor on the first values of the matrices that write to the residual */
     f64  eps;       /* of the norms */
+    bool values;    /* attention's values get a row of a table by token */
 };
 
 enum status block_check(const struct model *m, struct err *err);

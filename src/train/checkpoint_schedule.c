@@ -47,6 +47,8 @@ enum status saving_init(struct saving *v, const struct settings *settings, struc
     return c->dir.len || c->to.len ? cadence_parse(c->every, &v->cadence, err) : STATUS_OK;
 }
 
+i64 saving_file_bytes(const struct saving *v) { return v->snapshot.bytes + v->guard->copy_bytes; }
+
 enum status saving_plan(struct saving *v, struct restore *from, struct session *s, struct guard *g,
                         struct run_state *at, struct err *err)
 {
@@ -105,13 +107,13 @@ static enum status check_room(struct saving *v, struct err *err)
     for (i64 i = 0; i < v->from->list.count; i++)
         if (!v->from->list.items[i].why.status)
             there += ckpt_bytes(&v->from->list.items[i].manifest);
-    i64 fit = (room + there) / MAX(v->snapshot.bytes, 1);
+    i64 fit = (room + there) / MAX(saving_file_bytes(v), 1);
     if (room < 0 || fit > c->keep) return STATUS_OK;
     if (!fit)
         return err_set(err, STATUS_WORLD,
                        "checkpoint.dir=%.*s: a checkpoint takes %s MB, and its disk has %s MB "
                        "free; free some space, or use another disk",
-                       STR_ARG(c->dir), DIGITS((f64)v->snapshot.bytes / 1e6),
+                       STR_ARG(c->dir), DIGITS((f64)saving_file_bytes(v) / 1e6),
                        DIGITS((f64)room / 1e6));
     tell_note(
         v,
@@ -120,7 +122,7 @@ static enum status check_room(struct saving *v, struct err *err)
                 "checkpoint.keep=%lld needs space for "
                 "%lld: %s",
                 STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s",
-                DIGITS((f64)v->snapshot.bytes / 1e6), (long long)c->keep, (long long)c->keep + 1,
+                DIGITS((f64)saving_file_bytes(v) / 1e6), (long long)c->keep, (long long)c->keep + 1,
                 fit < 2 ? "a second one cannot be saved" : "older ones will be deleted earlier"));
     return STATUS_OK;
 }

@@ -37,6 +37,8 @@ struct saving {
 
 /* In the order of a run. */
 enum status saving_init(struct saving *v, const struct settings *settings, struct err *err);
+i64         saving_file_bytes(
+            const struct saving *v); /* of a checkpoint, the copy that guard.c holds included */
 enum status saving_plan(struct saving *v, struct restore *from, struct session *s, struct guard *g,
                         struct run_state *at, struct err *err); /* compiled, nothing allocated */
 enum status saving_start(struct saving *v, struct err *err);    /* tensors are restored */

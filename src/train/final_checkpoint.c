@@ -37,7 +37,7 @@ static const f64 first_bytes_s = 125e6, first_syncs_s = 0.1;
 f64 saving_needs_s(struct saving *v)
 {
     struct remote_save *e = v->writer ? &v->from->remote : NULL;
-    f64 whole = v->writer ? (f64)MAX(v->snapshot.bytes, v->figures.bytes) / first_bytes_s : 0;
+    f64 whole = v->writer ? (f64)MAX(saving_file_bytes(v), v->figures.bytes) / first_bytes_s : 0;
     if (!v->writer) return 0;
     f64 disk_s =
         isnan(v->figures.persist_s) ? whole + first_syncs_s : v->blocked_s + v->figures.persist_s;
@@ -48,7 +48,7 @@ f64 saving_needs_s(struct saving *v)
 f64 saving_needs_usd(struct saving *v, struct bill *bill)
 {
     if (!v->writer || !v->from->remote.up) return 0;
-    i64 bytes = MAX(v->snapshot.bytes, v->figures.bytes);
+    i64 bytes = MAX(saving_file_bytes(v), v->figures.bytes);
     f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS,
                                   remote_save_last_requests(&v->from->remote, bytes));
     return isnan(usd) ? 0 : usd;

@@ -11,10 +11,24 @@
 
 static const f64 spike = 8; /* standard deviations of the loss: docs/decisions/stopping.md */
 
-bool guard_copies(const struct persistent *t)
+/* Weights to go back to continue with the optimiser's state; those that a run ends with need none. */
+bool guard_copies(const struct guard *g, const struct persistent *t)
 {
-    bool state = t->kind == VALUE_PARAM || t->kind == VALUE_STATE || t->kind == VALUE_BUFFER;
+    bool going_back = g->s->settings->train.rollbacks > 0;
+    bool state =
+        t->kind == VALUE_PARAM || t->kind == VALUE_BUFFER || (t->kind == VALUE_STATE && going_back);
     return state && !t->frozen;
+}
+
+/* Of several ranks each keeps its own copy, and all must decide alike: hence nothing here depends on a machine.
+ * A run that is evaluated at its end only has nothing to choose from. */
+bool guard_keeps_best(const struct session *s, i64 steps_max)
+{
+    const struct train_config *c = &s->settings->train;
+    if (!str_eq(c->keep_best, STR("auto"))) return str_eq(c->keep_best, STR("true"));
+    bool dealt = s->ranks && s->config.shard;
+    bool once  = steps_max && c->eval_every >= steps_max;
+    return dataset_count(s->data, SPLIT_EVAL) > 0 && !dealt && !once;
 }
 
 static void copy_take(struct guard *g, i64 step)
@@ -27,7 +41,7 @@ static void copy_take(struct guard *g, i64 step)
             continue; /* it may be reading the copy */
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
-        if (!guard_copies(t)) continue;
+        if (!guard_copies(g, t)) continue;
         last = b->table->get(b, t->offset, to, type_bytes(t->type));
         to += type_bytes(t->type);
     }
@@ -42,7 +56,7 @@ static void copy_put_back(struct guard *g)
     if (g->writer) checkpoint_writer_wait_copied(g->writer);
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
-        if (!guard_copies(t)) continue;
+        if (!guard_copies(g, t)) continue;
         b->table->put(b, t->offset, from, type_bytes(t->type));
         from += type_bytes(t->type);
     }
@@ -51,23 +65,24 @@ static void copy_put_back(struct guard *g)
 
 static enum status check(const struct session *s, struct err *err)
 {
-    const struct train_config *c    = &s->settings->train;
-    const char                *what = !isnan(c->target) ? "target"
-                                      : c->patience     ? "patience"
-                                      : c->keep_best    ? "keep_best"
-                                      : c->rollbacks    ? "rollbacks"
-                                                        : NULL;
+    const struct train_config *c     = &s->settings->train;
+    bool                       asked = str_eq(c->keep_best, STR("true"));
+    const char                *what  = !isnan(c->target) ? "target"
+                                       : c->patience     ? "patience"
+                                       : asked           ? "keep_best"
+                                       : c->rollbacks    ? "rollbacks"
+                                                         : NULL;
     if (what && !dataset_count(s->data, SPLIT_EVAL))
         return err_set(err, STATUS_USAGE,
                        "train.%s needs samples to evaluate on: set data.held_out=0.1 "
                        "or data.eval_path",
                        what);
-    if (s->ranks && s->config.shard && (c->keep_best || c->rollbacks) &&
+    if (s->ranks && s->config.shard && (asked || c->rollbacks) &&
         train_checkpoint_dir(s->settings).len)
         return err_set(err, STATUS_USAGE,
                        "train.%s keeps a copy that checkpoints cannot hold with train.shard=%.*s: "
                        "train.shard=none",
-                       c->keep_best ? "keep_best" : "rollbacks", STR_ARG(c->shard));
+                       asked ? "keep_best" : "rollbacks", STR_ARG(c->shard));
     if (c->forecast > 0 && isnan(c->target))
         return err_set(err, STATUS_USAGE, "train.forecast needs a target: train.target=0.9");
     if (!isnan(c->max_dollars) && !(c->usd_hour > 0))
@@ -82,10 +97,10 @@ static enum status plan_copy(struct guard *g, struct err *err)
     const struct session *s = g->s;
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (guard_copies(t)) g->copy_bytes += type_bytes(t->type);
+        if (guard_copies(g, t)) g->copy_bytes += type_bytes(t->type);
     }
-    return session_fits_host(s, g->copy_bytes, "the copy for rollbacks",
-                             "leave out train.rollbacks and train.keep_best", err);
+    return session_fits_host(s, g->copy_bytes, "the copy of good weights",
+                             "train.keep_best=false, without train.rollbacks", err);
 }
 
 enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err)
@@ -102,10 +117,10 @@ enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct
                                      .forecast        = c->forecast,
                                      .rollbacks       = c->rollbacks,
                                      .spike           = spike };
-    *g                           = (struct guard){ .s = s, .lr_factor = 1 };
+    *g = (struct guard){ .s = s, .keeps_best = guard_keeps_best(s, steps_max), .lr_factor = 1 };
     stop_init(&g->stop, &p);
     enum status st = check(s, err);
-    if (!st && (c->rollbacks || c->keep_best)) st = plan_copy(g, err);
+    if (!st && (c->rollbacks || g->keeps_best)) st = plan_copy(g, err);
     return st;
 }
 
@@ -122,9 +137,9 @@ void guard_start(struct guard *g, i64 step)
 static bool worth_a_copy(const struct guard *g, f64 eval_loss)
 {
     const struct train_config *t = &g->s->settings->train;
-    bool sound                   = t->keep_best && !t->rollbacks ? g->stop.reason != STOP_DIVERGED
-                                                                 : stop_sound(&g->stop, eval_loss);
-    return sound && (!t->keep_best || stop_improved(&g->stop));
+    bool sound                   = g->keeps_best && !t->rollbacks ? g->stop.reason != STOP_DIVERGED
+                                                                  : stop_sound(&g->stop, eval_loss);
+    return sound && (!g->keeps_best || stop_improved(&g->stop));
 }
 
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall)
@@ -153,8 +168,10 @@ void guard_roll_back(struct guard *g)
 
 bool guard_restore_best(struct guard *g, i64 step, enum status st)
 {
-    bool lost = st == STATUS_NO; /* the last weights are of no use */
-    if (!(g->s->settings->train.keep_best || lost)) return false;
+    bool lost   = st == STATUS_NO; /* the last weights are of no use */
+    bool gained = str_eq(g->s->settings->train.keep_best, STR("auto")) && stop_improved(&g->stop);
+    if (!(g->keeps_best || lost) || (gained && !lost))
+        return false; /* still learning: steps since are not lost */
     if (!g->copy || !g->copy_eval.samples || (st && !lost && st != STATUS_INTERRUPTED))
         return false;
     if (g->copy_step != step || lost) copy_put_back(g);

@@ -163,8 +163,8 @@ static bool is_course(const struct option *o, const struct settings *settings)
 {
     const struct train_config *t     = &settings->train;
     bool                       falls = !str_eq(t->schedule, STR("constant"));
-    bool                       judged =
-        t->keep_best || t->rollbacks || t->patience || t->forecast > 0 || !isnan(t->target);
+    bool                       kept  = str_eq(t->keep_best, STR("true")); /* auto changes no step */
+    bool judged = kept || t->rollbacks || t->patience || t->forecast > 0 || !isnan(t->target);
     return o->resume == RESUME_COURSE || (o->resume == RESUME_LENGTH && falls) ||
            (o->resume == RESUME_EVALS && judged);
 }

@@ -42,7 +42,7 @@ struct str optimiser_name(enum optimiser_kind kind)
 }
 
 static const f64 share_max =
-    0.15; /* of a step's work that auto lets muon be: docs/decisions/recipes.md */
+    0.4; /* of a step's work that auto lets muon be: docs/decisions/recipes.md */
 
 static bool has_op(const struct program *p, i32 op)
 {

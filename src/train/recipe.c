@@ -15,7 +15,9 @@ static const struct {
 /* What of recipes.def suits it; NULL: nothing does. */
 static const char *model_of(const struct settings *s)
 {
-    if (str_eq(s->model.kind, STR("gpt"))) return "gpt";
+    static const char *const kinds[] = { "gpt", "encoder", "ranker" };
+    for (i64 i = 0; i < COUNT_OF(kinds); i++)
+        if (str_eq(s->model.kind, str_of(kinds[i]))) return kinds[i];
     struct str kind   = data_kind(os_real(), &s->data);
     bool       images = str_eq(kind, STR("idx")) || str_eq(kind, STR("images"));
     return images && str_eq(s->model.kind, STR("layers")) ? "images" : NULL;
@@ -45,11 +47,12 @@ enum status config_add_recipe(struct config *c, struct arena *perm, struct err *
     const char *model  = model_of(&c->settings);
     if (str_eq(recipe, STR("none"))) return STATUS_OK;
     if (!model)
-        return err_set(err, STATUS_USAGE,
-                       "train.recipe=%.*s: there are recipes for model.kind=gpt and for layers on "
-                       "images, not for model.kind=%.*s on data of kind %.*s",
-                       STR_ARG(recipe), STR_ARG(c->settings.model.kind),
-                       STR_ARG(data_kind(os_real(), &c->settings.data)));
+        return err_set(
+            err, STATUS_USAGE,
+            "train.recipe=%.*s: there are recipes for model.kind=gpt, encoder and "
+            "ranker, and for layers on images, not for model.kind=%.*s on data of kind %.*s",
+            STR_ARG(recipe), STR_ARG(c->settings.model.kind),
+            STR_ARG(data_kind(os_real(), &c->settings.data)));
     for (i64 i = 0; i < COUNT_OF(rows); i++) {
         if (!str_eq(recipe, str_of(rows[i].recipe)) || !suits(rows[i].model, model, c) ||
             is_said(c, rows[i].key, rows[i].beside))

@@ -89,7 +89,8 @@ static enum status open_data(struct session *s, struct err *err)
     struct data_config *config = NEW(s->perm, struct data_config, 1);
     *config                    = s->settings->data;
     config->image_bytes        = true; /* a fourth of what f32 would take on the way to a GPU */
-    if (str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
+    bool shifts                = str_eq(config->windows, STR("random"));
+    if (shifts && str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
     if (!config->tokenizer.len) config->tokenizer = s->settings->model.path;
     take_class_names(s, config);
     if (data_is_remote(config))

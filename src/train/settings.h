@@ -35,13 +35,14 @@ struct train_config {
     i64        patience;        /* evaluations without a better one; 0: endless */
     f64        min_improvement; /* what counts as better, in the metric's unit */
     f64        max_seconds, max_dollars; /* of the whole run; NaN: none */
-    f64        forecast;    /* stop when the target is missed with this confidence; 0: never */
-    bool       keep_best;   /* the weights of the best evaluation, not of the last step */
-    i64        rollbacks;   /* at most; 0: a diverged run ends */
-    bool       noise_scale; /* measure how many samples a step are worth having */
-    i64        eval_every;  /* steps; 0: at the end of each epoch */
-    i64        log_every;   /* steps between two told; 0: by the clock */
-    struct str freeze;
+    f64        forecast; /* stop when the target is missed with this confidence; 0: never */
+    struct str
+        keep_best; /* auto | true | false: the weights of the best evaluation, not of the last step */
+    i64                rollbacks;   /* at most; 0: a diverged run ends */
+    bool               noise_scale; /* measure how many samples a step are worth having */
+    i64                eval_every;  /* steps; 0: at the end of each epoch */
+    i64                log_every;   /* steps between two told; 0: by the clock */
+    struct str         freeze;
     struct lora_config lora;      /* adapters are trained, everything else is frozen */
     struct str         init, out; /* safetensors; empty: none */
     struct str         gradients; /* safetensors: gradients of the last step; empty: none */

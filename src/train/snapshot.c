@@ -202,7 +202,7 @@ void snapshot_add_kept(struct snapshot *n)
     struct ckpt_part *kept = new_part(n, STR("kept"), STATES_MAX * set->persistent_count);
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
-        if (!guard_copies(t)) continue;
+        if (!guard_copies(n->guard, t)) continue;
         add_pieces(n, kept, t, at);
         at += type_bytes(t->type);
     }

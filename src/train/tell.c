@@ -32,7 +32,7 @@ void tell_overfit(struct loop *l, f64 held_out_loss)
               "the training loss "
               "fell from %.4g to %.4g. What helps: %s%smore data%s",
               (long long)o->best_step, o->best, held_out_loss, o->best_training, o->training,
-              t->keep_best ? "" : "train.keep_best=true (ends with the best weights), ",
+              l->guard.keeps_best ? "" : "train.keep_best=true (ends with the best weights), ",
               t->patience ? "" : "train.patience=3 (stops soon after the best evaluation), ",
               drops);
 }

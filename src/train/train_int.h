@@ -337,17 +337,19 @@ struct run_state {
 
 /* guard.c: run/stop.h applied to a session, and the copy of its state that it goes back to. */
 struct guard {
-    struct session   *s;
-    struct stop       stop;
-    u8               *copy; /* parameters, buffers, optimiser state; NULL: none wanted */
-    i64               copy_bytes;
-    i64               copy_step;      /* after which it was taken */
+    struct session *s;
+    struct stop     stop;
+    bool            keeps_best; /* train.keep_best, or what auto means here */
+    u8 *copy; /* parameters and buffers; with rollbacks optimiser state; NULL: none wanted */
+    i64 copy_bytes;
+    i64 copy_step;                    /* after which it was taken */
     struct train_eval copy_eval;      /* what it was worth; samples 0: never evaluated */
     f64               lr_factor;      /* 1, halved at each roll-back */
     bool              restored;       /* at the end, the copy took the place of the last weights */
     struct checkpoint_writer *writer; /* that may be reading the copy; NULL: none */
 };
-bool             guard_copies(const struct persistent *t); /* is it part of the copy? */
+bool guard_keeps_best(const struct session *s, i64 steps_max);
+bool guard_copies(const struct guard *g, const struct persistent *t); /* is it part of the copy? */
 enum status      guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err);
 void             guard_start(struct guard *g, i64 step); /* these weights are sound */
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall);

@@ -19,7 +19,7 @@ has out '^  train.clip +2 +environment FRUGAL_TRAIN_CLIP$'
 has out '^  train.seed +7 +command line$'
 
 # 64 bytes a step are too few for Muon, 4,096 are not.
-has out '^  train.optimiser +adamw: muon would be [0-9.]+ % of a step'"'"'s work, more than 15 %; with train.batch=[0-9]+ it is [0-9.]+ %$'
+has out '^  train.optimiser +adamw: muon would be [0-9.]+ % of a step'"'"'s work, more than 40 %; with train.batch=[0-9]+ it is [0-9.]+ %$'
 run 0 show run.yaml train.batch=128 --json
 has out '"event":"choice","key":"train.optimiser","value":"muon","reason":"Newton-Schulz is [0-9.]+ % of a step'"'"'s work"'
 run 0 train run.yaml --json
@@ -31,8 +31,8 @@ has out '^noise +scale [0-9,]+ samples \([0-9,]+ tokens\): with 256 a step'
 # Words that are none, and models without a recipe.
 run 2 show run.yaml train.recipe=fancy
 has err 'train.recipe is fancy; expected one of none\|plain\|modern'
-run 2 show run.yaml model.kind=encoder
-has err 'there are recipes for model.kind=gpt and for layers on images, not for model.kind=encoder'
+run 2 show run.yaml model.kind=layers
+has err 'there are recipes for model.kind=gpt, encoder and ranker, and for layers on images, not for model.kind=layers'
 
 [ $failed = 0 ] && echo "recipes: ok"
 exit $failed

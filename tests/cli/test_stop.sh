@@ -81,8 +81,13 @@ model: {kind: gpt, depth: 2, width: 64, heads: 2}
 train: {batch: 32, steps: 300, eval_every: 20, lr: 0.01}
 END
 run 0 train letters.yaml
-has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+ to [0-9.]+ while the training loss fell from [0-9.]+ to [0-9.]+[.] What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3 [(]stops soon after the best evaluation[)], more data, model.dropout$'
+has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+ to [0-9.]+ while the training loss fell from [0-9.]+ to [0-9.]+[.] What helps: train.patience=3 [(]stops soon after the best evaluation[)], more data, model.dropout$'
 [ "$(grep -c overfitting err)" = 1 ] || fail 'overfitting is said more than once'
+# What is written is what the best evaluation judged, unless the last weights are asked for.
+has out '^weights .*, those of step [0-9]+'
+run 0 train letters.yaml train.keep_best=false
+has err 'What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3'
+lacks out 'those of step'
 run 0 train letters.yaml train.lr=1e-30
 lacks err overfitting
 # What helps is what this run can be given; and the ledger has the result of the weights that were kept.

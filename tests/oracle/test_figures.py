@@ -7,11 +7,13 @@ import os
 import shutil
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "bench"))
 sys.dont_write_bytecode = True  # bench/ may be read-only
 import common  # noqa: E402
+import curves  # noqa: E402
 import figures  # noqa: E402
 
 
@@ -37,6 +39,19 @@ def pages_agree():
         print("\n".join(lines), end="\n" if lines else "")
         failed += said(not lines, f"{page}, {sum(where == page for where, _ in figures.BLOCKS.values())} blocks")
     return failed
+
+
+def pictures_agree():
+    """Each kept curve has its picture, as it is drawn from it; another point, target or price draws another one."""
+    failed = said(not curves.draw(True), f"{len(curves.rows())} pictures of docs/records")
+    row = {"task": "made", "metric": "loss", "target": 1.5, "loss": 1.48, "usd_hour": 3.6, "curve": [[1, 2.5], [2, 1.7], [3, 1.48]],
+           "peer": {"curve": [[5, 2.2], [20, 1.5]]}}
+    drawn = curves.picture(row)
+    ElementTree.fromstring(drawn)
+    for what, other in (("a point", {"curve": [[1, 2.5], [2, 1.6], [3, 1.48]]}), ("the target", {"target": 1.4}), ("the price", {"usd_hour": 7.2}),
+                        ("PyTorch", {"peer": None}), ("a rising metric", {"metric": "auc", "curve": [[1, 0.7], [3, 1.52]], "loss": 1.52})):
+        failed += said(curves.picture({**row, **other}) != drawn, f"a picture with another {what}")
+    return failed + said("$0.02" in drawn and ">target 1.5<" in drawn, "axis in dollars")
 
 
 def digits_bite():
@@ -86,4 +101,4 @@ def newer_results_bite():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if pages_agree() + digits_bite() + marks_bite() + newer_results_bite() else 0)
+    sys.exit(1 if pages_agree() + pictures_agree() + digits_bite() + marks_bite() + newer_results_bite() else 0)

@@ -126,11 +126,13 @@ def rope(x, base):
     return torch.cat([a * c - b * s, a * s + b * c], -1)
 
 
-def attention(p, name, x, m, causal, lens=None):
+def attention(p, name, x, m, causal, lens=None, ids=None):
     B, T, C = x.shape
     H, G = m["heads"], m.get("kv_heads") or m["heads"]
     D = C // H
     q, k, v = dense(p, f"{name}.qkv", x).split([H * D, G * D, G * D], -1)
+    if f"{name}.values.weight" in p:
+        v = v + p[f"{name}.values.weight"][ids]
     q, k, v = q.view(B, T, H, D), k.view(B, T, G, D), v.view(B, T, G, D)
     if m.get("qk_norm"):
         q, k = [u * torch.rsqrt(u.pow(2).mean(-1, keepdim=True) + 1e-6) for u in (q, k)]
@@ -173,7 +175,7 @@ def gpt_logits(p, ids, m):
     if "wpe.weight" in p:
         x = x + p["wpe.weight"][:ids.shape[1]]
     for i in range(m["depth"]):
-        x = x + attention(p, f"h.{i}.attn", norm(p, f"h.{i}.ln_1", x, 1e-5), m, True)
+        x = x + attention(p, f"h.{i}.attn", norm(p, f"h.{i}.ln_1", x, 1e-5), m, True, ids=ids)
         x = x + mlp(p, f"h.{i}.mlp", norm(p, f"h.{i}.ln_2", x, 1e-5), m)
     z = F.linear(norm(p, "ln_f", x, 1e-5), p.get("head.weight", p["wte.weight"]))
     return m["softcap"] * torch.tanh(z / m["softcap"]) if m.get("softcap") else z
@@ -240,6 +242,8 @@ def gpt_weights(m, context, vocabulary=256):
         if m.get("positions", "learned") == "learned":
             p["wpe.weight"] = normal(gen, context, m["width"])
         p.update(block_weights(gen, m, layer))
+        for i in range(m.get("value_tables", 0)):
+            p[f"h.{m['depth'] - 1 - 2 * i}.attn.values.weight"] = normal(gen, vocabulary, m["width"] // m["heads"] * (m.get("kv_heads") or m["heads"]))
         p.update(norm_weights(gen, "ln_f", m["width"], layer))
         if not m.get("tied", True):
             p["head.weight"] = normal(gen, vocabulary, m["width"])
@@ -532,6 +536,7 @@ CASES = [
     (gpt_case("gpt2", GPT), 1e-4, 1e-5),
     (gpt_case("gpt-modern", MODERN), 1e-4, 1e-5),
     (gpt_case("gpt-relu2", RELU2), 1e-4, 1e-5),
+    (gpt_case("gpt-values", dict(MODERN, depth=3, value_tables=2)), 1e-4, 1e-5),
     (gpt_case("gpt-window", dict(MODERN, window=5)), 1e-4, 1e-5),
     (gpt_case("gpt2-window-1", dict(GPT, window=1)), 1e-4, 1e-5),
     (documents_case("gpt2-documents", GPT), 1e-4, 1e-5),

@@ -42,6 +42,7 @@ struct settings small_run(struct arena *perm, const char *folder, const char *la
                                      .eval_batch    = 8,
                                      .shuffle       = STR("true"),
                                      .seed          = 3,
+                                     .keep_best     = STR("auto"),
                                      .optimiser     = STR("adamw"),
                                      .lr            = 0.01,
                                      .beta1         = 0.9,

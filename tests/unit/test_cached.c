@@ -18,13 +18,15 @@ struct variant {
     i64         width, heads, kv_heads, window;
     f64         stretch, softcap;
     bool        qk_norm, tied, bias;
+    i64         value_tables;
 };
 
 static const struct variant variants[] = {
-    { "as GPT-2", "layer", "learned", "gelu", 24, 3, 0, 0, 0, 0, false, true, true },
-    { "as Llama", "rms", "rotary", "swiglu", 32, 4, 2, 0, 8, 0, false, false, false },
-    { "window", "rms", "rotary", "swiglu", 48, 6, 1, 7, 0, 0, false, true, false },
-    { "others", "rms", "rotary", "relu2", 20, 2, 2, 70, 0, 15, true, false, false },
+    { "as GPT-2", "layer", "learned", "gelu", 24, 3, 0, 0, 0, 0, false, true, true, 0 },
+    { "as Llama", "rms", "rotary", "swiglu", 32, 4, 2, 0, 8, 0, false, false, false, 0 },
+    { "window", "rms", "rotary", "swiglu", 48, 6, 1, 7, 0, 0, false, true, false, 0 },
+    { "others", "rms", "rotary", "relu2", 20, 2, 2, 70, 0, 15, true, false, false, 0 },
+    { "values", "rms", "rotary", "relu2", 24, 3, 1, 0, 0, 15, true, false, false, 2 },
 };
 
 static struct settings settings_of(const struct variant *v, enum dtype dtype)
@@ -39,6 +41,7 @@ static struct settings settings_of(const struct variant *v, enum dtype dtype)
                                          .positions    = str_of(v->positions),
                                          .activation   = str_of(v->activation),
                                          .window       = v->window,
+                                         .value_tables = v->value_tables,
                                          .softcap      = v->softcap,
                                          .qk_norm      = v->qk_norm,
                                          .tied         = v->tied,

@@ -157,3 +157,110 @@ TEST(idx_refuses_with_numbers)
     c.kind = STR("pictures");
     CHECK(strstr(open_fails(perm, c).text, "the kinds are auto, idx, tokens"));
 }
+
+enum { SIDE = 5, COUNT = 40 };
+
+/* COUNT pictures of SIDE x SIDE x 2 of which no two pixels are equal in a picture. */
+static struct data_config augmented(struct arena *perm, i64 count, const char *const *words)
+{
+    struct str         dir = folder_new(perm);
+    u8                 labels[COUNT];
+    struct data_config c = { .held_out = 0.25, .augment_count = count };
+    for (i64 i = 0; i < COUNT; i++) labels[i] = (u8)(i % 7);
+    c.path = folder_put(perm, dir, "a-images-idx3-ubyte",
+                        idx_bytes(perm, 4, (i64[]){ COUNT, SIDE, SIDE, 2 }, NULL));
+    c.labels =
+        folder_put(perm, dir, "a-labels-idx1-ubyte", idx_bytes(perm, 1, (i64[]){ COUNT }, labels));
+    for (i64 i = 0; i < count; i++) c.augment[i] = str_of(words[i]);
+    return c;
+}
+
+typedef u8 picture[SIDE][SIDE][2];
+
+/* Is `seen` picture `number` moved by (dx, dy), mirrored or not, with black where nothing came in? */
+static bool is_moved(picture seen, i64 number, i64 dx, i64 dy, bool mirrored)
+{
+    for (i64 y = 0; y < SIDE; y++)
+        for (i64 x = 0; x < SIDE; x++)
+            for (i64 c = 0; c < 2; c++) {
+                i64 fy = y - dy, fx = mirrored ? SIDE - 1 - (x - dx) : x - dx;
+                i64 in = fy >= 0 && fy < SIDE && fx >= 0 && fx < SIDE;
+                u8  is = (u8)(in ? number * SIDE * SIDE * 2 + (fy * SIDE + fx) * 2 + c : 0);
+                if (seen[y][x][c] != is) return false;
+            }
+    return true;
+}
+
+/* Which move and side it is shown with: 1 + 2 * place + mirrored, or 0. */
+static i64 view_seen(picture seen, i64 number, i64 pad)
+{
+    for (i64 dy = -pad; dy <= pad; dy++)
+        for (i64 dx = -pad; dx <= pad; dx++)
+            for (i64 m = 0; m < 2; m++)
+                if (is_moved(seen, number, dx, dy, m != 0))
+                    return 1 + 2 * ((dy + pad) * (2 * pad + 1) + dx + pad) + m;
+    return 0;
+}
+
+TEST(idx_moves_and_mirrors_training_pictures)
+{
+    struct data_config c = augmented(perm, 2, (const char *[]){ "pad=1", "flip" });
+    struct dataset    *d;
+    struct err         err;
+    picture            x;
+    i32                y;
+    i64                mirrored = 0, places[9] = { 0 };
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    for (i64 n = 0; n < 30; n++) {
+        i64 before = -1;
+        for (i64 epoch = 0; epoch < 6; epoch++) {
+            dataset_fetch_epoch(d, 7, epoch, &n, 1, (void *[]){ x, &y });
+            i64 v = view_seen(x, n, 1);
+            CHECK(v > 0);
+            CHECK_EQ(y, n % 7);
+            places[(v - 1) / 2]++;
+            if (epoch) CHECK_EQ((v - 1) % 2, 1 - before); /* the other side in the next epoch */
+            before = (v - 1) % 2;
+            mirrored += !epoch && before;
+        }
+    }
+    for (i32 i = 0; i < 9; i++) CHECK(places[i] > 0); /* 180 draws: missed by chance 6e-10 */
+    CHECK(mirrored > 3 && mirrored < 27);             /* of 30: 4 deviations and more */
+    dataset_fetch(d, SPLIT_EVAL, (i64[]){ 2 }, 1, (void *[]){ x, &y });
+    CHECK_EQ(view_seen(x, 32, 0), 1); /* as it is */
+    dataset_close(d);
+}
+
+TEST(idx_cuts_holes)
+{
+    struct data_config c = augmented(perm, 1, (const char *[]){ "cutout=2" });
+    struct dataset    *d;
+    struct err         err;
+    picture            x;
+    i32                y;
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    for (i64 epoch = 0; epoch < 20; epoch++) {
+        i64 black = 0, n = 3; /* its bytes 150 to 199 hold no zero */
+        dataset_fetch_epoch(d, 7, epoch, &n, 1, (void *[]){ x, &y });
+        for (i64 i = 0; i < SIDE * SIDE * 2; i++) black += !(&x[0][0][0])[i];
+        CHECK(black == 2 || black == 4 || black == 8); /* a corner, an edge, all of it */
+    }
+    dataset_close(d);
+}
+
+TEST(idx_refuses_what_it_cannot_augment)
+{
+    struct data_config c = augmented(perm, 1, (const char *[]){ "crop" });
+    struct dataset    *d;
+    struct err         err;
+    CHECK(strstr(open_fails(perm, c).text, "data.kind=idx has pad=N, flip and cutout=N only"));
+    c.augment[0] = STR("mixup=0.2");
+    CHECK(strstr(open_fails(perm, c).text, "data.kind=idx has pad=N, flip and cutout=N only"));
+    struct data_config wide = ten(perm);
+    wide.augment[0]         = STR("flip");
+    wide.augment_count      = 1;
+    CHECK(strstr(open_fails(perm, wide).text, "data.augment needs square images; those of"));
+    wide.augment[0] = STR("auto");
+    CHECK(!dataset_open(os_real(), &wide, perm, &d, &err));
+    dataset_close(d);
+}

@@ -103,7 +103,8 @@ TEST(every_field_of_the_settings_has_one_row)
     static const char *const later[] = {
         "data.windows",       "data.text",         "data.tokenizer", "data.template",
         "train.lora.rank",    "train.lora.alpha",  "train.lora.on",  "train.lora.dropout",
-        "train.lora.weights", "model.table_dtype", "train.shard",    "train.join_s"
+        "train.lora.weights", "model.table_dtype", "train.shard",    "train.join_s",
+        "model.value_tables"
     };
     i64 added = 0;
     for (i64 i = 0; i < COUNT_OF(later); i++) added += option_find(str_of(later[i])) != NULL;

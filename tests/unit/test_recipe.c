@@ -57,11 +57,33 @@ TEST(a_recipe_is_silent_beside_what_was_said)
 TEST(models_without_a_recipe_are_told_so)
 {
     struct err err = { 0 };
-    CHECK(!read(perm, "data: {kind: csv}\nmodel: {kind: ranker}\ntrain: {recipe: plain}\n", &err));
-    CHECK_STR(err.text,
-              "train.recipe=plain: there are recipes for model.kind=gpt and for layers on images, "
-              "not for model.kind=ranker on data of kind csv");
     CHECK(!read(perm, "data: {path: a.txt}\ntrain: {recipe: modern}\n", &err)); /* layers on text */
+    CHECK_STR(err.text,
+              "train.recipe=modern: there are recipes for model.kind=gpt, encoder and ranker, and "
+              "for layers on images, not for model.kind=layers on data of kind text");
+}
+
+/* Their matrices are Muon's, and the other optimisers do not get its rates. */
+TEST(encoders_and_rankers_have_recipes)
+{
+    static const char *const kinds[] = { "encoder", "ranker" };
+    for (i64 i = 0; i < COUNT_OF(kinds); i++) {
+        struct err     err = { 0 };
+        struct config *c   = read(
+              perm,
+              str_z(perm, str_fmt(perm, "model: {kind: %s}\ntrain: {recipe: modern}\n", kinds[i])),
+              &err);
+        CHECK(c);
+        CHECK_STR(c->settings.train.optimiser, "muon");
+        CHECK_STR(origin(perm, c, "train.muon_lr"), "recipe modern");
+        c = read(
+            perm,
+            str_z(perm,
+                  str_fmt(perm, "model: {kind: %s}\ntrain: {recipe: modern, optimiser: adam}\n",
+                          kinds[i])),
+            &err);
+        CHECK_STR(origin(perm, c, "train.lr"), "default");
+    }
 }
 
 TEST(every_row_is_a_setting_that_takes_its_value)

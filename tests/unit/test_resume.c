@@ -161,7 +161,7 @@ static void one_part_frozen(struct settings *s) { s->train.freeze = STR("conv*")
 static void keeps_the_best(struct settings *s)
 {
     s->train.lr        = 0.3; /* so that the last evaluation is not the best */
-    s->train.keep_best = true;
+    s->train.keep_best = STR("true");
 }
 
 static void goes_back(struct settings *s)
@@ -332,6 +332,7 @@ TEST(a_snapshot_is_of_one_moment)
     struct snapshot  n;
     struct run_state at = { .loss = 0 };
     struct err       err;
+    s.train.rollbacks = 1; /* the copy is of all state */
     CHECK_EQ(session_open(&session, os_real(), &s, perm, &err), STATUS_OK);
     CHECK_EQ(guard_open(&guard, &session, 1, &err), STATUS_OK);
     CHECK_EQ(snapshot_open(&n, &session, &guard, &err), STATUS_OK);
@@ -339,7 +340,7 @@ TEST(a_snapshot_is_of_one_moment)
     struct backend *b = session.backend;
     for (i32 i = 0; i < session.set->persistent_count; i++) { /* whatever is no state is 0 */
         const struct persistent *t = &session.set->persistents[i];
-        if (!guard_copies(t)) b->table->put(b, t->offset, NULL, type_bytes(t->type));
+        if (!guard_copies(&guard, t)) b->table->put(b, t->offset, NULL, type_bytes(t->type));
     }
     u8 *before = NEW(perm, u8, session.set->persistent_bytes);
     i64 same = 0, changed = 0;

@@ -1,4 +1,5 @@
 /* test_tokens.c - windows over tokens and over the bytes of a text. */
+#include "base/rng.h"
 #include "data/data.h"
 #include "harness.h"
 #include "support/folder.h"
@@ -196,4 +197,67 @@ TEST(random_windows_of_a_short_text_shift_by_what_is_left)
     for (i64 epoch = 0; epoch < 50; epoch++) CHECK(first_of(d, 1, epoch, 1, seen) <= 1);
     CHECK(seen[1] && seen[5]);
     dataset_close(d);
+}
+
+/* Of documents of random lengths: each is in one sequence, from its first token on, unless it is longer than one; each token but
+ * the first of a document is a target once; what is left over predicts nothing. */
+TEST(documents_that_fit_are_not_cut)
+{
+    enum { DOCUMENTS = 300, CONTEXT = 32, END = 7, TOKENS_MAX = DOCUMENTS * 64 };
+    u64                seed   = test_seed();
+    u16               *t      = NEW(perm, u16, TOKENS_MAX);
+    i32               *target = NEW(perm, i32, TOKENS_MAX), tokens = 0, places = 0;
+    struct data_config c = { .context   = CONTEXT,
+                             .documents = STR("7"),
+                             .windows   = STR("best_fit") };
+    struct dataset    *d;
+    struct err         err;
+    for (i32 i = 0; i < DOCUMENTS; i++) {
+        i32 length =
+            (i32)(rng_u32((struct rng_key){ .seed = seed }, (u64)i) % 60); /* without its end */
+        for (i32 k = 0; k < length; k++, tokens++)
+            t[tokens] = (u16)(10 + tokens); /* each its own */
+        t[tokens++] = END;
+        places += length;
+    }
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, tokens * (i64)sizeof *t));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    i64 count = dataset_count(d, SPLIT_TRAIN), ends = 0, full = 0;
+    for (i64 i = 0; i < count; i++) {
+        i32 x[CONTEXT], y[CONTEXT], position[CONTEXT];
+        dataset_fetch_epoch(d, seed, i % 3, &i, 1, (void *[]){ x, y, position });
+        for (i32 k = 0; k < CONTEXT; k++) {
+            if (y[k] < 0) {
+                CHECK_EQ(x[k], 0); /* and so to the end of the sequence */
+                CHECK(k + 1 == CONTEXT || y[k + 1] < 0);
+                continue;
+            }
+            i32 at = x[k] - 10; /* in the file */
+            CHECK_EQ(y[k], t[at + 1]);
+            target[at + 1]++;
+            bool begins = at == 0 || t[at - 1] == END;
+            if (position[k]) CHECK_EQ(x[k], x[k - 1] + 1);
+            else CHECK(begins || target[at] || k == 0); /* or a part of a long one */
+            if (begins) CHECK_EQ(position[k], 0);
+            ends += y[k] == END;
+            full++;
+        }
+    }
+    i64 documents = 0;
+    for (i32 i = 0; i < tokens; i++) {
+        bool first = i == 0 || t[i - 1] == END;
+        documents += first && t[i] != END;
+        CHECK_EQ(target[i], first ? 0 : 1);
+    }
+    CHECK_EQ(ends, documents);
+    CHECK_EQ(full, places);
+    CHECK(count * CONTEXT <
+          places + places / 4); /* at worst 11/9 of the best, and a sequence (Johnson 1973) */
+    char line[LOADER_LINE_MAX];
+    CHECK(dataset_says(d, line) && strstr(line, "% of their places are empty"));
+    CHECK(!dataset_says(d, line));
+    dataset_close(d);
+    c.documents = STR("cross");
+    CHECK_STR(open_fails(perm, c).text,
+              "data.windows=best_fit packs whole documents: set data.documents=separate");
 }

@@ -396,7 +396,7 @@ TEST(the_best_weights_are_kept_and_are_worth_what_was_said)
     s.train.lr              = 0.3; /* jumps about */
     s.train.schedule        = STR("constant");
     s.train.target_metric   = STR("loss");
-    s.train.keep_best       = true;
+    s.train.keep_best       = STR("true");
     s.train.epochs          = 30;
     s.train.out             = str_fmt(perm, "%s/w", folder);
     CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
@@ -404,13 +404,77 @@ TEST(the_best_weights_are_kept_and_are_worth_what_was_said)
     CHECK(r.weights_step < r.steps);
     s.train.init      = s.train.out;
     s.train.out       = STR("");
-    s.train.keep_best = false;
+    s.train.keep_best = STR("false");
     s.train.lr        = 1e-30; /* nothing moves */
     s.train.epochs    = 1;
     CHECK_EQ(run_course(&s, &c, &again, &err), STATUS_OK);
     CHECK_EQ(again.loss, r.loss);
     unlink(s.train.init.data);
     remove_run(&s, folder);
+}
+
+/* By default, of the weights alone; not where there is nothing to choose from. */
+TEST(the_best_weights_are_kept_by_default)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    struct course       c;
+    struct session      session;
+    struct guard        g;
+    struct err          err     = { 0 };
+    struct arena        arena   = arena_open((i64)1 << 30);
+    i64                 weights = 0;
+    s.train.lr                  = 0.3; /* jumps about */
+    s.train.schedule            = STR("constant");
+    s.train.target_metric       = STR("loss");
+    s.train.epochs              = 30;
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
+    CHECK_EQ(r.loss, c.best_loss);
+    CHECK(r.weights_step < r.steps);
+    CHECK_EQ(session_open(&session, os_real(), &s, &arena, &err), STATUS_OK);
+    for (i32 i = 0; i < session.set->persistent_count; i++) {
+        const struct persistent *t = &session.set->persistents[i];
+        if (t->kind == VALUE_PARAM || t->kind == VALUE_BUFFER) weights += type_bytes(t->type);
+    }
+    CHECK_EQ(guard_open(&g, &session, 120, &err), STATUS_OK);
+    CHECK_EQ(g.copy_bytes, weights);
+    s.train.eval_every = 120;
+    CHECK_EQ(guard_open(&g, &session, 120, &err), STATUS_OK);
+    CHECK_EQ(g.copy_bytes, 0);
+    s.train.eval_every = 4;
+    s.train.keep_best  = STR("false");
+    CHECK_EQ(guard_open(&g, &session, 120, &err), STATUS_OK);
+    CHECK_EQ(g.copy_bytes, 0);
+    session_close(&session);
+    arena_close(&arena);
+    remove_run(&s, folder);
+}
+
+/* A signal while the run still improves ends with the newest weights, one after the best evaluation with the best. */
+TEST(an_interrupted_run_keeps_the_steps_since_its_best_evaluation)
+{
+    const char     *folder = temp_folder(perm);
+    struct settings s      = small_run(perm, folder, two_layers);
+    struct session  session;
+    struct guard    g;
+    struct err      err   = { 0 };
+    struct arena    arena = arena_open((i64)1 << 30);
+    s.train.target_metric = STR("loss");
+    CHECK_EQ(session_open(&session, os_real(), &s, &arena, &err), STATUS_OK);
+    CHECK_EQ(guard_open(&g, &session, 100, &err), STATUS_OK);
+    CHECK_EQ(session_start(&session, &err), STATUS_OK);
+    guard_start(&g, 0);
+    CHECK_EQ(guard_eval(&g, &(struct train_eval){ .step = 4, .samples = 4, .loss = 1 }, 0),
+             STOP_GO_ON);
+    CHECK(!guard_restore_best(&g, 6, STATUS_INTERRUPTED));
+    CHECK_EQ(guard_eval(&g, &(struct train_eval){ .step = 8, .samples = 4, .loss = 2 }, 0),
+             STOP_GO_ON);
+    CHECK(guard_restore_best(&g, 9, STATUS_INTERRUPTED));
+    CHECK_EQ(g.copy_step, 4);
+    session_close(&session);
+    arena_close(&arena);
+    rmdir(folder);
 }
 
 /* Overfitted, it is surer of its mistakes, which are fewer: the loss rises, the accuracy too. */
@@ -428,7 +492,7 @@ TEST(the_best_evaluation_is_kept_whatever_its_loss)
         struct guard    g;
         struct err      err     = { 0 };
         struct arena    arena   = arena_open((i64)1 << 30);
-        s.train.keep_best       = true;
+        s.train.keep_best       = STR("true");
         s.train.target_metric   = STR("accuracy");
         s.train.rollbacks       = rollbacks;
         struct event_metric hit = { STR("accuracy"), 0 };
