@@ -1,8 +1,8 @@
 /* decode.c - where the time of a new token goes: `bench_decode [--each] FOLDER [key=value…]`, a Hugging Face folder.
  *
- * Opens the model as `frugal generate` does and continues one text by greedy tokens. First line: microseconds of a token as
- * the caller sees it; of the device alone, the same step again and again; of the call that starts it; of taking the logits.
- * Then a line a pair of op and kernel, or with --each one an instruction, each timed alone. */
+ * Opens the model as `frugal generate` does and continues one text by greedy tokens. First line: microseconds of a
+ * token as the caller sees it; of the device alone, the same step again and again; of the call that starts it; of
+ * taking the logits. Then a line a pair of op and kernel, or with --each one an instruction, each timed alone. */
 #include "run/op_table.h"
 #include "train/config.h"
 #include "train/use_int.h"

@@ -52,8 +52,8 @@ struct backend_table {
     enum status (*alloc)(struct backend *, i64 arena_bytes, struct err *);
     enum status (*prepare)(struct backend *, struct program *, struct arena *perm, struct err *);
     ticket (*put)(struct backend *, i64 offset, const void *from, i64 bytes); /* from NULL: zeros */
-    /* Weights from files: parts that do not overlap become what `fill` leaves in `to`, straight in the arena or on the way
-     * to it, by all threads of the pool. When it returns, all is there. */
+    /* Weights from files: parts that do not overlap become what `fill` leaves in `to`, straight in the arena or on
+     * the way to it, by all threads of the pool. When it returns, all is there. */
     void (*load)(struct backend *, const struct backend_part *parts, i64 count, struct pool *,
                  backend_fill *, void *context);
     ticket (*get)(struct backend *, i64 offset, void *to, i64 bytes);

@@ -4,6 +4,7 @@
 #include "infer/generate.h"
 #include "infer/generation_config.h"
 #include "infer/prompts.h"
+#include "run/clock.h"
 #include <math.h>
 
 enum status command_generate(struct cli *c, struct err *err);
@@ -25,11 +26,11 @@ struct shown {
     i64                      current; /* the text that is shown */
     enum os_signal           signal;  /* that stopped it */
     i64                      context; /* tokens that the model reads at most */
-    i64                      began_ns;
-    i64                     *first_ns; /* of each text: its first new token; 0: none yet */
-    struct arena             memory, own;
-    struct textbuf           text;    /* what was generated of it */
-    i64                      printed; /* bytes of that */
+    struct stopwatch         watch;
+    f64           *first_s; /* of each text: when its first new token came; NaN: not yet */
+    struct arena   memory, own;
+    struct textbuf text;    /* what was generated of it */
+    i64            printed; /* bytes of that */
 };
 
 /* What may be printed: whole characters, as a token may end inside one. */
@@ -83,7 +84,7 @@ static bool on_token(void *context, i64 index, i64 token, struct str bytes)
 {
     struct shown *s = context;
     (void)token;
-    if (!s->first_ns[index]) s->first_ns[index] = s->cli->os->now_ns(s->cli->os);
+    if (isnan(s->first_s[index])) s->first_s[index] = stopwatch_s(&s->watch);
     if (index == s->current) {
         textbuf_add(&s->text, bytes);
         print_to(s, whole_end(textbuf_str(&s->text), s->printed));
@@ -153,12 +154,6 @@ static enum status tokenizer_of(struct cli *c, const struct settings *s, i64 voc
         "which tokenizer? Give --tokenizer, the folder or file that the text was tokenized with");
 }
 
-/* NaN: it never was. */
-static f64 seconds_until(const struct shown *s, i64 ns)
-{
-    return ns ? (f64)(ns - s->began_ns) * 1e-9 : NAN;
-}
-
 static void show_end(struct shown *s, enum generated how)
 {
     struct cli    *c       = s->cli;
@@ -183,8 +178,8 @@ static void show_end(struct shown *s, enum generated how)
               : how == GENERATED_FULL    ? STR("full")
               : how == GENERATED_STOPPED ? STR("stopped")
                                          : STR("count"));
-    event_f64(&b, "first_s", seconds_until(s, s->first_ns[s->current]));
-    event_f64(&b, "seconds", seconds_until(s, c->os->now_ns(c->os)));
+    event_f64(&b, "first_s", s->first_s[s->current]);
+    event_f64(&b, "seconds", stopwatch_s(&s->watch));
     event_end(&b, c->say);
 }
 
@@ -216,13 +211,14 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     if (st) return st;
     struct shown shown = { .cli = c, .words = &g->words, .prompts = p, .all = all, .begin = begin };
     shown.ended        = NEW(memory, bool, p->count);
-    shown.first_ns     = NEW(memory, i64, p->count);
-    shown.began_ns     = c->os->now_ns(c->os);
-    shown.context      = use_length(g->use);
-    shown.memory       = arena_part(memory, 1 << 28);
-    g->on_token        = on_token;
-    g->on_end          = on_end;
-    g->context         = &shown;
+    shown.first_s      = NEW(memory, f64, p->count);
+    shown.watch        = stopwatch_start(c->os);
+    for (i64 i = 0; i < p->count; i++) shown.first_s[i] = NAN;
+    shown.context = use_length(g->use);
+    shown.memory  = arena_part(memory, 1 << 28);
+    g->on_token   = on_token;
+    g->on_end     = on_end;
+    g->context    = &shown;
     show_begin(&shown);
     generate(g, all, p->count, *memory);
     if (shown.signal == OS_SIGNAL_NONE) return STATUS_OK;

@@ -32,8 +32,8 @@ static void sift(struct choice *c, i64 count, i64 i)
     }
 }
 
-/* Has the `few` likeliest of `count` stand first, in their order. Most of a vocabulary is never looked at twice: a heap of
- * those kept so far has the least likely on top, which few others beat. */
+/* Has the `few` likeliest of `count` stand first, in their order. Most of a vocabulary is never looked at twice: a
+ * heap of those kept so far has the least likely on top, which few others beat. */
 static void sort_first(struct choice *c, i64 count, i64 few)
 {
     for (i64 i = few / 2 - 1; i >= 0; i--) sift(c, few, i);

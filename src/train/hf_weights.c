@@ -217,7 +217,7 @@ static void load_all(struct session *s, const struct st_folder *f, const struct 
                      struct arena scratch)
 {
     i64               given = s->settings->train.threads, packed = largest_packed(all);
-    i64               begin  = s->os->now_ns(s->os);
+    struct stopwatch  watch  = stopwatch_start(s->os);
     struct pool      *pool   = pool_open(&scratch, given ? (i32)given : pool_machine_threads());
     struct packer    *packer = packed ? packed_open(s, packed, &scratch) : NULL;
     struct weights_to to     = { .s = s, .scratch = arena_part(&scratch, STRETCH_BYTES) };
@@ -231,7 +231,7 @@ static void load_all(struct session *s, const struct st_folder *f, const struct 
         else st_source_stream(f, &all->list[i], weights_put_stretch, &to, scratch);
     }
     if (packer) packed_close(packer);
-    s->loaded.seconds += (f64)(s->os->now_ns(s->os) - begin) * 1e-9;
+    s->loaded.seconds += stopwatch_s(&watch);
 }
 
 enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do what,

@@ -47,8 +47,8 @@ static enum shard_kind shard_of(struct str word)
 static const f64 scale_growth = 2, scale_backoff = 0.5;
 static const i64 scale_every = 2000; /* good steps until it grows */
 
-/* Weights that are only used are read in the products' precision, and need no better copy. With train.wide_sums a table's
- * rows are read as f32. */
+/* Weights that are only used are read in the products' precision, and need no better copy. With train.wide_sums a
+ * table's rows are read as f32. */
 static bool is_used_only(const struct settings *s) { return s->eval_only && !s->train.wide_sums; }
 
 static struct compile_config config_of(const struct settings *settings)

@@ -1,14 +1,15 @@
 /* cached_attention.cu - attention of new rows over a cache of keys and values, for one token at a time.
  *
  * A new row reads all keys before it once: it takes as long as reading them does, so what matters is that all of the
- * memory is asked at once. Eight lanes take a key, each with a stretch of the head's numbers, and keep the softmax's top
- * and sum of the keys they had, so that nothing is exchanged on the way:
+ * memory is asked at once. Eight lanes take a key, each with a stretch of the head's numbers, and keep the softmax's
+ * top and sum of the keys they had, so that nothing is exchanged on the way:
  *
  *     s = (scale q) . k    top' = max(top, s)    o = o 2^(top - top') + 2^(s - top') v
  *
- * The keys of one head go round all eights of a block and, on Hopper, of a cluster of blocks, whose results meet at the end
- * in an order that depends on shapes and lengths alone. Q query heads that share a key head are taken together. Of one new
- * row the kernel keeps key and value itself, and turns its heads (join.c): the two numbers of a pair are in one lane. */
+ * The keys of one head go round all eights of a block and, on Hopper, of a cluster of blocks, whose results meet at
+ * the end in an order that depends on shapes and lengths alone. Q query heads that share a key head are taken
+ * together. Of one new row the kernel keeps key and value itself, and turns its heads (join.c): the two numbers of a
+ * pair are in one lane. */
 #include "backend/cuda/module/early.cuh"
 #include "backend/cuda/module/join.h"
 #include "backend/cuda/module/rope.cuh"
@@ -88,7 +89,8 @@ template <int V, class T> __device__ inline void load_eighth(f32 *to, const T *h
     for (int i = 0; i < V; i++) load_f32<4>(to + 4 * i, head + 32 * i + 4 * (threadIdx.x % EIGHT));
 }
 
-/* A head turned by its place, rounded as the op rope stores it: with V even a pair's numbers are V / 2 stretches apart. */
+/* A head turned by its place, rounded as the op rope stores it: with V even a pair's numbers are V / 2 stretches
+ * apart. */
 template <int V, class T> __device__ inline void turn_eighth(f32 *v, const f32 *co, const f32 *si)
 {
 #pragma unroll

@@ -1,13 +1,13 @@
 /* early.cuh - kernels that begin while the one before them still runs (programmatic dependent launch, from Hopper on).
  *
- * A program for one new token is some hundred kernels of a few microseconds, and most of their time would be the way from
- * the end of one to the beginning of the next. A kernel launched by launch_early may have its blocks placed as soon as all
- * blocks of the one before it have called early_go or ended. Until early_wait returns it must neither write nor read what
- * another kernel of the program writes; after it all kernels before it are done, since each of those waited, too. */
+ * A program for one new token is some hundred kernels of a few microseconds, and most of their time would be the way
+ * from the end of one to the beginning of the next. A kernel launched by launch_early may have its blocks placed as
+ * soon as all blocks of the one before it have called early_go or ended. Until early_wait returns it must neither
+ * write nor read what another kernel of the program writes; after it all kernels before it are done, since each of
+ * those waited, too. */
 #ifndef BACKEND_CUDA_MODULE_EARLY_CUH
 #define BACKEND_CUDA_MODULE_EARLY_CUH
 #include "backend/cuda/module/device.cuh"
-#include <stdlib.h>
 
 __device__ inline void early_go()
 {
@@ -23,12 +23,6 @@ __device__ inline void early_wait()
 #endif
 }
 
-/* Into the cache that all processors share: it is where writes meet reads, so it may be asked for too early. */
-__device__ inline void prefetch(const void *p)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 /* cluster: blocks that share their memory; 1: none do. */
 template <class... P, class... A>
 static inline void launch_early(const struct gpu *gpu, void (*kernel)(P...), dim3 grid,
@@ -40,7 +34,7 @@ static inline void launch_early(const struct gpu *gpu, void (*kernel)(P...), dim
     how.blockDim                = dim3(threads);
     how.stream                  = gpu->stream;
     how.attrs                   = list;
-    if (gpu->capability >= 90 && !getenv("TRIAL_LATE")) {
+    if (gpu->capability >= 90) {
         list[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         list[0].val.programmaticStreamSerializationAllowed = 1;
         how.numAttrs                                       = 1;

@@ -1,5 +1,5 @@
-/* few_norm.cu - layer norm and RMS norm of a few rows, a block each: with one new token a warp a row would leave the GPU
- * waiting for it. The row stays in registers. */
+/* few_norm.cu - layer norm and RMS norm of a few rows, a block each: with one new token a warp a row would leave the
+ * GPU waiting for it. The row stays in registers. */
 #include "backend/cuda/module/early.cuh"
 
 enum { THREADS = 512, CHUNK = 8, CHUNKS = 4, WIDTH_MAX = THREADS * CHUNK * CHUNKS, ROWS_MAX = 64 };

@@ -13,8 +13,8 @@ struct join {
     i32 before, gate;
 };
 
-/* May the kernel at `index` do the one at `before`, whose operands it then reads itself? Nobody else reads what that makes,
- * and its operands are still there. */
+/* May the kernel at `index` do the one at `before`, whose operands it then reads itself? Nobody else reads what that
+ * makes, and its operands are still there. */
 bool join_before(const struct program *p, i32 before, i32 index);
 /* May it write what the swiglu at `gate` would, that much earlier? `before`: what else it does, or -1. */
 bool join_gate(const struct program *p, i32 index, i32 gate, i32 before);

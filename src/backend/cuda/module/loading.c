@@ -1,7 +1,7 @@
 /* loading.c - weights from files to the device by many threads.
  *
- * One core copies some 5 to 10 GB/s out of the page cache, and the link takes 50: each thread has a stream and two pieces
- * of pinned memory of its own, and fills one while the other crosses. */
+ * One core copies some 5 to 10 GB/s out of the page cache, and the link takes 50: each thread has a stream and two
+ * pieces of pinned memory of its own, and fills one while the other crosses. */
 #include "backend/cuda/module/loading.h"
 
 enum { SLOTS = 2, LANES_MAX = 32 }; /* 128 MiB of pinned memory at most */
