@@ -258,7 +258,7 @@ static const char *no_program(const struct op_case *c)
 {
     bool dense = c->op == OP_SGD || c->op == OP_ADAM || c->op == OP_ADAMW || c->op == OP_MUON;
     if (has_type(c, DT_F64)) return "f64 is the processor's";
-    if (c->op >= OP_ALL_REDUCE && c->op <= OP_ROWS_REDUCE) return "ranks have processors";
+    if (c->op >= OP_ALL_REDUCE && c->op <= OP_ROWS_REDUCE) return "no ranks share it on GPUs";
     if (dense && c->in[0].dtype != DT_F32) return "parameters are f32";
     if (near_is_rounded(c->op, c->in, c->in_count) && c->in[0].dtype == DT_F16)
         return "tables are f32 or bf16";

@@ -119,8 +119,8 @@ static const char *run_fast(struct row_step *s, struct pool *pool)
     return k->name;
 }
 
-/* A step of a table of bf16 is the step of the same table in f32, and then one rounding of each number that was touched,
- * by the word of its place: to the bit, also where rows are no multiple of the four words of a block. */
+/* A step of a table of bf16 is the step of the same table in f32, and then one rounding of each number that was
+ * touched, by the word of its place: to the bit, also where rows are no multiple of the four words of a block. */
 TEST(a_step_of_a_low_table_is_that_of_f32_rounded_by_the_word_of_each_place)
 {
     static const i64 widths[] = { 1, 3, 8, 37, 64, 130 };
@@ -148,8 +148,8 @@ TEST(a_step_of_a_low_table_is_that_of_f32_rounded_by_the_word_of_each_place)
 }
 
 /* 400 steps of Adagrad whose sums are so large that each is a tenth of a unit in the last place: rounded to the nearest
- * the table would never move. Each number makes a walk whose mean is the f32 table's; a step's rounding has a variance of
- * p (1 - p) units^2, p = 0.1, so a mean over 1,000 numbers after 400 steps has a deviation of
+ * the table would never move. Each number makes a walk whose mean is the f32 table's; a step's rounding has a variance
+ * of p (1 - p) units^2, p = 0.1, so a mean over 1,000 numbers after 400 steps has a deviation of
  * sqrt(400 x 0.09 / 1000) = 0.19 units. Bound: five of them. */
 TEST(many_small_steps_of_a_low_table_add_up)
 {

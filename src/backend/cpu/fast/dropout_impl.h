@@ -1,15 +1,11 @@
 /* dropout_impl.h - dropout and rounding at random, with the very bits of base/rng.h for many
- * elements at once.
+ * elements at once (random.h).
  *
- * Philox gives four words for each block of four elements; V_LANES blocks are worked out side by
- * side, and the words transposed into the order of the elements. An element is kept where its word,
- * a fraction of 2^32, is at least p: word >= ceil(p * 2^32), both whole numbers. */
+ * An element is kept where its word, a fraction of 2^32, is at least p: word >= ceil(p * 2^32), both whole numbers. */
 #include "backend/cpu/fast/fast.h"
-#include "backend/cpu/fast/storage.h"
-#include "backend/cpu/fast/transpose.h"
-#include "base/rng.h"
+#include "backend/cpu/fast/random.h"
 
-enum { DROPOUT_ITEMS = 8 * 1024, STRIDE = 4 * V_LANES }; /* STRIDE: elements of one round */
+enum { DROPOUT_ITEMS = 8 * 1024 };
 
 struct dropout {
     const void    *x;
@@ -23,43 +19,6 @@ struct dropout {
     u32            least;    /* the smallest word that keeps its element */
     f32            scale;
 };
-
-/* The high and low half of the product of each lane; the compiler makes vectors of it. */
-V_INLINE void multiply(const u32 *x, u32 by, u32 *high, u32 *low)
-{
-    for (int i = 0; i < V_LANES; i++) {
-        u64 product = (u64)x[i] * by;
-        high[i]     = (u32)(product >> 32);
-        low[i]      = (u32)product;
-    }
-}
-
-/* Words of the elements from 4 * block on; constants as in base/rng.c. */
-static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE])
-{
-    u32 c0[V_LANES], c1[V_LANES], c2[V_LANES], c3[V_LANES];
-    u32 h0[V_LANES], l0[V_LANES], h2[V_LANES], l2[V_LANES];
-    u32 k0 = (u32)philox_key, k1 = (u32)(philox_key >> 32);
-    for (u64 i = 0; i < V_LANES; i++) {
-        c0[i] = (u32)(block + i);
-        c1[i] = (u32)((block + i) >> 32);
-        c2[i] = (u32)key.sample;
-        c3[i] = (u32)key.step;
-    }
-    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-        multiply(c0, 0xD2511F53u, h0, l0);
-        multiply(c2, 0xCD9E8D57u, h2, l2);
-        for (int i = 0; i < V_LANES; i++) {
-            c0[i] = h2[i] ^ c1[i] ^ k0;
-            c2[i] = h0[i] ^ c3[i] ^ k1;
-            c1[i] = l2[i];
-            c3[i] = l0[i];
-        }
-    }
-    vf x[V_LANES] = { v_load((f32 *)c0), v_load((f32 *)c1), v_load((f32 *)c2), v_load((f32 *)c3) };
-    v_transpose(x, 4);
-    for (int i = 0; i < 4; i++) v_store((f32 *)out + i * V_LANES, x[i]);
-}
 
 static struct rng_key key_of(const struct call *c)
 {
@@ -130,8 +89,7 @@ static bool dropout_takes(const struct call *c)
     return stored(c) && c->at->p >= 0 && c->at->p < 1;
 }
 
-/* ---- casts that round |x| to floor(|x| / ulp + f) ulp, f = word / 2^16: on bits, a random part of
- * what is cut off is added before */
+/* ---- casts that round at random */
 
 struct rounding {
     const f32     *x;
@@ -139,24 +97,6 @@ struct rounding {
     i64            count;
     struct rng_key key;
 };
-
-/* f16 below 2^-14, where an ulp is 2^-24: n ulps and a rest, which is exact. */
-V_INLINE vf round_subnormal(vf size, vi word)
-{
-    vf q     = v_min(size * v_set(0x1p24f), v_set(1024));
-    vf n     = v_from_i(__builtin_convertvector(q, vi));
-    vi above = q - n >= v_set(1) - v_from_i(word) * v_set(0x1p-16f);
-    return (n + v_select(above, v_set(1), v_zero())) * v_set(0x1p-24f);
-}
-
-V_INLINE vf round_at_random(vf x, vi word, const enum dtype t) /* word in [0, 2^16) */
-{
-    vu bits = (vu)x, sign = bits & 0x80000000u, size = bits ^ sign;
-    vf cut = (vf)(t == DT_BF16 ? (size + (vu)word) & ~0xFFFFu : (size + (vu)word / 8) & ~0x1FFFu);
-    if (t == DT_F16)
-        cut = v_select((vf)size < v_set(0x1p-14f), round_subnormal((vf)size, word), cut);
-    return v_select((vi)(size < 0x7F800000u), (vf)((vu)cut | sign), x); /* else no finite number */
-}
 
 V_INLINE void rounding_block(const struct rounding *r, i64 block, const enum dtype t)
 {

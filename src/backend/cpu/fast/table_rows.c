@@ -2,15 +2,13 @@
  *
  * Ids are sorted together with the places they stand at, by digits and so that equal ones keep their order: each
  * row is then one sum over a run, in an order that no number of threads changes. */
-#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/table_rows.h"
 #include "base/half.h"
-#include "base/rng.h"
 #include <math.h>
 #include <string.h>
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 enum { BLOCK_NUMBERS = 1 << 15, AHEAD = 8 }; /* a block's work; rows asked for before their turn */
-enum { LOW_WIDTH_MAX = 1024 };               /* of a row that is widened on the stack */
 
 /* --- the rows of a gradient --- */
 
@@ -192,18 +190,6 @@ static void rows_join(const struct call *c)
 
 /* --- optimisers --- */
 
-struct sweep {
-    void      *table;
-    bool       low; /* bf16, rounded at random; else f32 */
-    f32       *state[2];
-    const f32 *rows;
-    const i32 *index;
-    i64        count, width, table_rows, rows_in_block;
-    f32        lr, beta1, beta2, factor, eps; /* lr: of this step, corrected */
-    void (*row)(const struct sweep *s, i64 from, i64 at, f32 *p);
-    struct rng_key key;
-};
-
 /* p: the numbers of that row. */
 static void sgd_row(const struct sweep *s, i64 i, i64 row, f32 *restrict p)
 {
@@ -238,36 +224,10 @@ static void ask_for(const struct sweep *s, i64 i)
 {
     if (i >= s->count || s->index[i] < 0) return;
     i64 at = s->index[i] * s->width;
-    __builtin_prefetch((u8 *)s->table + at * (s->low ? 2 : 4), 1);
+    __builtin_prefetch((u8 *)s->table + at * (s->low_row ? 2 : 4), 1);
     if (s->row != adam_row) return;
     __builtin_prefetch(s->state[0] + at, 1);
     __builtin_prefetch(s->state[1] + at, 1);
-}
-
-/* A random part of what is cut off is added before it is cut; infinities and NaN stay what they are. */
-static u16 cut_at_random(f32 x, u32 word)
-{
-    u32 bits;
-    memcpy(&bits, &x, sizeof bits);
-    u32 sign = bits & 0x80000000u, size = bits ^ sign;
-    if (size >= 0x7F800000u) return bf16_from_f32(x);
-    return (u16)(((size + (word >> 16)) | sign) >> 16);
-}
-
-/* The generator gives four words at a time, for the numbers at 4n to 4n + 3 of the table. */
-static void low_row(const struct sweep *s, i64 i, i64 row)
-{
-    f32  p[LOW_WIDTH_MAX];
-    u16 *at    = (u16 *)s->table + row * s->width;
-    u64  first = (u64)(row * s->width);
-    u32  word[4];
-    for (i64 k = 0; k < s->width; k++) p[k] = bf16_to_f32(at[k]);
-    s->row(s, i, row, p);
-    for (i64 k = 0; k < s->width; k++) {
-        u64 n = first + (u64)k;
-        if (!k || n % 4 == 0) rng_block(s->key, n / 4, word);
-        at[k] = cut_at_random(p[k], word[n % 4]);
-    }
 }
 
 static void sweep_block(void *context, i64 block, i32 worker)
@@ -278,63 +238,55 @@ static void sweep_block(void *context, i64 block, i32 worker)
     for (; i < end && s->index[i] >= 0; i++) {
         ASSERT(s->index[i] < s->table_rows);
         ask_for(s, i + AHEAD);
-        if (s->low) low_row(s, i, s->index[i]);
+        if (s->low_row) s->low_row(s, i, s->index[i]);
         else s->row(s, i, s->index[i], (f32 *)s->table + s->index[i] * s->width);
     }
 }
 
-/* rng follows a table of bf16, at the end. */
-static bool is_low(const struct call *c) { return c->in[c->in_count - 1].type.dtype == DT_I32; }
+static bool sweep_takes(const struct call *c) { return fast_ids_at(c, 2); }
 
-static bool sweep_takes(const struct call *c)
+void table_sweep(const struct call *c, void (*low_row)(const struct sweep *, i64, i64))
 {
-    if (!is_low(c)) return fast_ids_at(c, 2);
-    if (c->in[0].type.dtype != DT_BF16 || c->in[0].type.shape.dim[1] > LOW_WIDTH_MAX) return false;
-    for (i32 i = 1; i < c->in_count; i++)
-        if (i != 2 && i != c->in_count - 1 && c->in[i].type.dtype != DT_F32) return false;
-    return true;
-}
-
-static void sweep(const struct call *c, void (*row)(const struct sweep *, i64, i64, f32 *),
-                  i32                states)
-{
-    const f32   *hyper = c->in[3 + states].data;
-    const i32   *rng   = c->in[c->in_count - 1].data;
-    struct sweep s     = { .table      = c->in[0].data,
-                           .low        = is_low(c),
-                           .rows       = c->in[1].data,
-                           .index      = c->in[2].data,
-                           .count      = c->in[2].count,
-                           .width      = c->in[0].type.shape.dim[1],
-                           .table_rows = c->in[0].type.shape.dim[0],
-                           .lr         = hyper[0],
-                           .beta1      = hyper[1],
-                           .beta2      = hyper[2],
-                           .factor     = *(const f32 *)c->in[4 + states].data,
-                           .eps        = (f32)c->at->eps,
-                           .row        = row };
-    f64          step  = (f64)hyper[3];
+    i32          states = c->op - OP_ROWS_SGD;
+    const f32   *hyper  = c->in[3 + states].data;
+    struct sweep s      = { .table      = c->in[0].data,
+                            .low_row    = low_row,
+                            .rows       = c->in[1].data,
+                            .index      = c->in[2].data,
+                            .count      = c->in[2].count,
+                            .width      = c->in[0].type.shape.dim[1],
+                            .table_rows = c->in[0].type.shape.dim[0],
+                            .lr         = hyper[0],
+                            .beta1      = hyper[1],
+                            .beta2      = hyper[2],
+                            .factor     = *(const f32 *)c->in[4 + states].data,
+                            .eps        = (f32)c->at->eps,
+                            .row        = states == 2   ? adam_row
+                                          : states == 1 ? adagrad_row
+                                                        : sgd_row };
+    f64          step   = (f64)hyper[3];
     if (step <= 0) return;
-    if (s.low)
-        s.key = (struct rng_key){ .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
-                                  .name = (u64)c->at->key,
-                                  .step = (u32)rng[2] };
+    if (low_row) {
+        const i32 *rng = c->in[c->in_count - 1].data;
+        s.key          = (struct rng_key){ .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                                           .name = (u64)c->at->key,
+                                           .step = (u32)rng[2] };
+        s.philox_key   = rng_philox_key(s.key);
+    }
     for (i32 i = 0; i < states; i++) s.state[i] = c->in[3 + i].data;
-    if (row == adam_row)
+    if (states == 2)
         s.lr = (f32)((f64)s.lr * sqrt(1 - pow((f64)s.beta2, step)) / (1 - pow((f64)s.beta1, step)));
     s.rows_in_block = fast_items(s.count, s.width, BLOCK_NUMBERS);
     pool_run(c->pool, fast_div_up(s.count, s.rows_in_block), sweep_block, &s);
 }
 
-static void rows_sgd(const struct call *c) { sweep(c, sgd_row, 0); }
-static void rows_adagrad(const struct call *c) { sweep(c, adagrad_row, 1); }
-static void rows_adam(const struct call *c) { sweep(c, adam_row, 2); }
+static void sweep(const struct call *c) { table_sweep(c, NULL); }
 
 const struct kernel kernels_table_rows[] = {
     { OP_EMBEDDING_ROWS, "rows", ISA_ANY, rows_take, embedding_rows, rows_work },
     { OP_ROWS_JOIN, "rows", ISA_ANY, join_takes, rows_join, NULL },
-    { OP_ROWS_SGD, "rows", ISA_ANY, sweep_takes, rows_sgd, NULL },
-    { OP_ROWS_ADAGRAD, "rows", ISA_ANY, sweep_takes, rows_adagrad, NULL },
-    { OP_ROWS_ADAM, "rows", ISA_ANY, sweep_takes, rows_adam, NULL },
+    { OP_ROWS_SGD, "rows", ISA_ANY, sweep_takes, sweep, NULL },
+    { OP_ROWS_ADAGRAD, "rows", ISA_ANY, sweep_takes, sweep, NULL },
+    { OP_ROWS_ADAM, "rows", ISA_ANY, sweep_takes, sweep, NULL },
 };
 const i32 kernels_table_rows_count = (i32)COUNT_OF(kernels_table_rows);

@@ -831,6 +831,7 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     cuda->gpu.processors      = p.multiProcessorCount;
     cuda->gpu.capability      = p.major * 10 + p.minor;
     cuda->gpu.shared_bytes    = (i64)p.sharedMemPerBlockOptin;
+    cuda->gpu.total_bytes     = (i64)p.totalGlobalMem;
     cuda->gpu.tries           = TRIES_DEFAULT;
     cuda->gpu.tuning          = NEW(perm, struct tuning, 1);
     cuda->gpu.tuning->gpu     = cuda->name;

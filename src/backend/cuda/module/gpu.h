@@ -19,15 +19,16 @@ extern "C" {
 #include <cuda_runtime_api.h>
 
 struct gpu {
-    cudaStream_t   stream;
-    i32            processors;   /* multiprocessors */
-    i32            capability;   /* 90: sm_90 */
-    i64            shared_bytes; /* a block's shared memory at most */
-    void          *blas;         /* gemm.c's, from the first product on */
-    struct tuning *tuning;       /* choices of products so far */
-    i64            tries;        /* algorithms a product is tried with */
-    bool           under_load;   /* and the best of them once more, for long */
-    bool           any_order;    /* of backend_tuning */
+    cudaStream_t stream;
+    i32          processors;   /* multiprocessors */
+    i32          capability;   /* 90: sm_90 */
+    i64          shared_bytes; /* a block's shared memory at most */
+    i64   total_bytes;     /* of memory, free or not, so that choices by it repeat; 0: not known */
+    void *blas;            /* gemm.c's, from the first product on */
+    struct tuning *tuning; /* choices of products so far */
+    i64            tries;  /* algorithms a product is tried with */
+    bool           under_load; /* and the best of them once more, for long */
+    bool           any_order;  /* of backend_tuning */
 };
 
 struct gpu_call {
