@@ -48,20 +48,17 @@ static bool counts_a_list(struct str key)
 /* What the program finds out by itself, or another file says: a model's config.json. */
 static bool is_no_setting(struct str key)
 {
-    static const char *const all[] = { "model.file",         "model.family",
-                                       "model.vocabulary",   "model.head_dim",
-                                       "model.places",       "model.context",
-                                       "model.masked",       "model.eps",
-                                       "model.bias_qkv",     "model.bias_proj",
-                                       "model.bias_mlp",     "model.qk_weights",
-                                       "model.ask",          "data.remote",
-                                       "model.rope_scaling", "data.rows_only",
-                                       "model.lora",         "model.types",
-                                       "model.first_place",  "model.cached",
-                                       "model.pooler",       "model.classes",
-                                       "model.new_head",     "data.class_names",
-                                       "data.class_count",   "data.classes_trained",
-                                       "train.lora" /* whose fields have rows */ };
+    static const char
+        *const all[] = { "model.file",       "model.family",      "model.vocabulary",
+                         "model.head_dim",   "model.places",      "model.context",
+                         "model.masked",     "model.eps",         "model.bias_qkv",
+                         "model.bias_proj",  "model.bias_mlp",    "model.qk_weights",
+                         "model.ask",        "data.remote",       "model.rope_scaling",
+                         "data.rows_only",   "data.image_bytes",  "model.lora",
+                         "model.types",      "model.first_place", "model.cached",
+                         "model.pooler",     "model.classes",     "model.new_head",
+                         "data.class_names", "data.class_count",  "data.classes_trained",
+                         "train.lora" /* whose fields have rows */ };
     for (i64 i = 0; i < COUNT_OF(all); i++)
         if (str_eq(key, str_of(all[i]))) return true;
     return false;
