@@ -21,6 +21,8 @@ Rows
              GPT-2 124M and ResNet-50
     lora     fine-tuning shapes of real models with random weights, 2,048 tokens: adapters of rank 16 on all seven matrices of Llama-3.1-8B in
              45 GiB, in the least memory, and beside 4 bits; all weights of Qwen2.5-1.5B. The folders are made in memory, 16 GB
+    generate  using a model, random weights, bf16, one prompt, greedy: GPT-2 124M beside transformers' generate (static cache, compiled), Llama-3.1-8B
+             by the share of the GPU's bandwidth that reading its weights once a token takes, and loading its folder from the page cache
     ranker   26 tables of 1 million x 64, 13 numbers, batch 8,192, Adam on the rows that a step reads: samples/s, and how near to a copy's
              bandwidth the ops on the tables come
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
@@ -342,6 +344,52 @@ def row_lora(options):
     yield figure("lora", "Qwen2.5-1.5B, memory", r["peak_gib"], "GiB", peer.get("peak_gib"), more=False)
 
 
+def generated(folder, count):
+    """Greedy: new tokens/s behind the first, and bytes/s of loading."""
+    words = os.path.join(DATA, "generate_words")
+    if not os.path.exists(words):
+        put("generate.txt", b"The quick brown fox jumps over the lazy dog\n")
+        subprocess.run([FRUGAL, "tokenize", "--train", "260", "--tokenizer", words, os.path.join(DATA, "generate.txt")], check=True, stdout=subprocess.DEVNULL)
+    process = spawn([FRUGAL, "generate", folder, "The quick ", f"--count={count}", "--temperature=0", f"--tokenizer={words}", "train.device=cuda", "--json"])
+    events = {e["event"]: e for e in map(json.loads, process.communicate()[0].splitlines())}
+    if process.returncode:
+        raise Failed(f"frugal generate ended with {process.returncode}: {last_words()}")
+    done, loaded = events["generated"], events["loaded"]
+    return {"tokens_s": (done["tokens"] - 1) / (done["seconds"] - done["first_s"]), "all_tokens_s": done["tokens"] / done["seconds"],
+            "load_bytes_s": loaded["bytes"] / loaded["seconds"], "bytes": loaded["bytes"]}
+
+
+def generate_peer(options, *arguments):
+    peer = options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_generate.py"), *map(str, arguments)])
+    try:
+        return torch_ends(peer)
+    except Failed:
+        return {}
+
+
+H200_BYTES_S = 4.8e12  # its data sheet's; the musts are of this
+
+
+def row_generate(options):
+    """Median of three; loading is the best, once the page cache is warm."""
+    several = lambda folder: [generated(folder, 256) for _ in range(3)]
+    middle = lambda runs, key: statistics.median(r[key] for r in runs)
+    small = os.path.join("/dev/shm" if os.path.isdir("/dev/shm") else DATA, "frugal_generate_gpt2")
+    if subprocess.run([options["torch"] or sys.executable, os.path.join(TOP, "bench", "gpu_generate.py"), "make", small]).returncode:
+        raise Failed("a model with random weights needs torch (--torch=PYTHON)")
+    theirs, runs = generate_peer(options, "peer", "gpt2", 256).get("tokens_s"), several(small)
+    yield figure("generate", "GPT-2 124M, with the prompt", middle(runs, "all_tokens_s"), "tokens/s", theirs, theirs and 3 * theirs, theirs and 8 * theirs)
+    runs = several(lora_model(options, "llama"))
+    read = runs[0]["bytes"] - 2 * 128256 * 4096  # of the table of words a token reads one row
+    rate = middle(runs, "tokens_s")
+    copied = generate_peer(options, "copy").get("bytes_s")
+    yield figure("generate", "8B", rate, "tokens/s")
+    yield figure("generate", "8B, of the data sheet's bandwidth", rate * read / H200_BYTES_S, "", None, 0.6, 0.8)
+    if copied:
+        yield figure("generate", "8B, of a copy's bandwidth", rate * read / copied, "")
+    yield figure("generate", "8B, loading 16 GB from the page cache", max(r["load_bytes_s"] for r in runs) / 1e9, "GB/s", None, 10, 25)
+
+
 def make_clicks(count):
     if os.path.exists(os.path.join(DATA, "clicks.csv")):
         return
@@ -471,7 +519,7 @@ def row_kernels(options):
 
 ROWS = {"gpt2": row_gpt2, "recompute": row_recompute,
         "gpt2-xl": row_gpt2_xl, "order": row_order, "wide": row_wide, "fp8": row_fp8, "resnet": row_resnet, "resnet50": row_resnet50,
-        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "sm80": row_sm80, "lora": row_lora, "ranker": row_ranker, "mlp": row_mlp, "curve": row_curve,
+        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "sm80": row_sm80, "lora": row_lora, "generate": row_generate, "ranker": row_ranker, "mlp": row_mlp, "curve": row_curve,
         "text": row_text, "stall": row_stall, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"

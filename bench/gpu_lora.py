@@ -43,28 +43,35 @@ def tensors(s):
         yield "lm_head.weight", (words, width)
 
 
-def make(shape, folder):
+def write(config, parts, folder):
+    """A folder with config.json and model.safetensors, bf16: norms' weights are 1, biases 0, all else is normal. `parts`: names and shapes."""
     import torch
-    s, header, at = SHAPES[shape], {}, 0
-    for name, size in tensors(s):
+    header, at, parts = {}, 0, list(parts)
+    for name, size in parts:
         header[name] = {"dtype": "BF16", "shape": list(size), "data_offsets": [at, at + 2 * math.prod(size)]}
         at += 2 * math.prod(size)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     os.makedirs(folder, exist_ok=True)
     with open(f"{folder}/config.json", "w") as f:
-        json.dump(s, f)
+        json.dump(config, f)
     torch.manual_seed(0)
-    room = torch.empty(s["vocab_size"] * s["hidden_size"], dtype=torch.bfloat16, pin_memory=True)
+    room = torch.empty(max(math.prod(size) for _, size in parts), dtype=torch.bfloat16, pin_memory=True)
     with open(f"{folder}/model.safetensors", "wb", buffering=0) as f:
         f.write(struct.pack("<Q", len(text)) + text)
-        for name, size in tensors(s):
-            t = torch.ones(size, dtype=torch.bfloat16, device="cuda") if "norm" in name else \
+        for name, size in parts:
+            t = torch.ones(size, dtype=torch.bfloat16, device="cuda") if "norm" in name or "ln_" in name else \
                 torch.empty(size, dtype=torch.bfloat16, device="cuda").normal_(0, 0.02)
+            if name.endswith(".bias"):
+                t.zero_()
             room[:t.numel()].copy_(t.flatten())
             left = memoryview(room[:t.numel()].view(torch.uint8).numpy())
             while len(left):
                 left = left[f.write(left):]
+
+
+def make(shape, folder):
+    write(SHAPES[shape], tensors(SHAPES[shape]), folder)
 
 
 def peer(mode, batch, context):

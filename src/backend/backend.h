@@ -31,6 +31,13 @@ struct backend_copy { /* bytes of the arena that are copied out */
     i64 bytes;
 };
 
+/* Bytes of the arena that are loaded at once, and who makes them: called by any thread of a pool, each part once. */
+enum { BACKEND_PART_BYTES = 2 << 20 };
+struct backend_part {
+    i64 offset, bytes; /* at most BACKEND_PART_BYTES */
+};
+typedef void backend_fill(void *context, i64 part, void *to, i32 worker);
+
 struct backend_table {
     const char *name;
     bool        behind; /* run returns before the work is done: the host may look ahead meanwhile */
@@ -45,6 +52,10 @@ struct backend_table {
     enum status (*alloc)(struct backend *, i64 arena_bytes, struct err *);
     enum status (*prepare)(struct backend *, struct program *, struct arena *perm, struct err *);
     ticket (*put)(struct backend *, i64 offset, const void *from, i64 bytes); /* from NULL: zeros */
+    /* Weights from files: parts that do not overlap become what `fill` leaves in `to`, straight in the arena or on
+     * the way to it, by all threads of the pool. When it returns, all is there. */
+    void (*load)(struct backend *, const struct backend_part *parts, i64 count, struct pool *,
+                 backend_fill *, void *context);
     ticket (*get)(struct backend *, i64 offset, void *to, i64 bytes);
     ticket (*run)(struct backend *, const struct program *);
     void (*wait)(struct backend *, ticket);

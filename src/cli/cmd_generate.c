@@ -4,6 +4,7 @@
 #include "infer/generate.h"
 #include "infer/generation_config.h"
 #include "infer/prompts.h"
+#include "run/clock.h"
 #include <math.h>
 
 enum status command_generate(struct cli *c, struct err *err);
@@ -25,9 +26,11 @@ struct shown {
     i64                      current; /* the text that is shown */
     enum os_signal           signal;  /* that stopped it */
     i64                      context; /* tokens that the model reads at most */
-    struct arena             memory, own;
-    struct textbuf           text;    /* what was generated of it */
-    i64                      printed; /* bytes of that */
+    struct stopwatch         watch;
+    f64           *first_s; /* of each text: when its first new token came; NaN: not yet */
+    struct arena   memory, own;
+    struct textbuf text;    /* what was generated of it */
+    i64            printed; /* bytes of that */
 };
 
 /* What may be printed: whole characters, as a token may end inside one. */
@@ -81,6 +84,7 @@ static bool on_token(void *context, i64 index, i64 token, struct str bytes)
 {
     struct shown *s = context;
     (void)token;
+    if (isnan(s->first_s[index])) s->first_s[index] = stopwatch_s(&s->watch);
     if (index == s->current) {
         textbuf_add(&s->text, bytes);
         print_to(s, whole_end(textbuf_str(&s->text), s->printed));
@@ -174,6 +178,8 @@ static void show_end(struct shown *s, enum generated how)
               : how == GENERATED_FULL    ? STR("full")
               : how == GENERATED_STOPPED ? STR("stopped")
                                          : STR("count"));
+    event_f64(&b, "first_s", s->first_s[s->current]);
+    event_f64(&b, "seconds", stopwatch_s(&s->watch));
     event_end(&b, c->say);
 }
 
@@ -205,11 +211,14 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     if (st) return st;
     struct shown shown = { .cli = c, .words = &g->words, .prompts = p, .all = all, .begin = begin };
     shown.ended        = NEW(memory, bool, p->count);
-    shown.context      = use_length(g->use);
-    shown.memory       = arena_part(memory, 1 << 28);
-    g->on_token        = on_token;
-    g->on_end          = on_end;
-    g->context         = &shown;
+    shown.first_s      = NEW(memory, f64, p->count);
+    shown.watch        = stopwatch_start(c->os);
+    for (i64 i = 0; i < p->count; i++) shown.first_s[i] = NAN;
+    shown.context = use_length(g->use);
+    shown.memory  = arena_part(memory, 1 << 28);
+    g->on_token   = on_token;
+    g->on_end     = on_end;
+    g->context    = &shown;
     show_begin(&shown);
     generate(g, all, p->count, *memory);
     if (shown.signal == OS_SIGNAL_NONE) return STATUS_OK;
@@ -296,6 +305,18 @@ static enum status open_words(struct cli *c, const struct settings *s, i64 vocab
     return st;
 }
 
+/* How fast the weights came, for who measures it. */
+static void show_loaded(struct cli *c, struct train_loaded l)
+{
+    struct arena   scratch = *c->perm;
+    struct textbuf b;
+    if (!c->say->json || !l.bytes) return;
+    b = event_begin(&scratch, "loaded");
+    event_i64(&b, "bytes", l.bytes);
+    event_f64(&b, "seconds", l.seconds);
+    event_end(&b, c->say);
+}
+
 /* Conversations become texts first: the model is opened for their length. No token is shorter than a byte. */
 static enum status open_and_write(struct cli *c, const struct config *config, struct generating *g,
                                   struct prompts *p, struct arena *memory, struct err *err)
@@ -306,6 +327,7 @@ static enum status open_and_write(struct cli *c, const struct config *config, st
     if (!st && p->chat) st = open_words(c, s, -1, g, p, memory, err);
     how.length = prompts_longest(p) + BPE_AROUND_MAX + g->tokens_max;
     if (!st) st = use_open_next(c->os, s, &how, &g->use, err);
+    if (!st) show_loaded(c, use_loaded(g->use));
     if (!st && !p->chat) st = open_words(c, s, use_vocabulary(g->use), g, p, memory, err);
     return st ? st : write_on(c, g, p, memory, err);
 }

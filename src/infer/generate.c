@@ -13,7 +13,8 @@ struct loop {
     i64                      count, next; /* texts; the first that waits */
     struct place            *places;
     struct use_text         *texts;
-    f64                     *logits; /* [places][vocabulary] */
+    f64                     *logits;    /* [places][vocabulary] */
+    i32                     *likeliest; /* of each place, instead, where nothing is drawn */
 };
 
 static void end(struct loop *l, i64 i, enum generated how)
@@ -61,8 +62,10 @@ static bool extend(struct loop *l, i64 i, struct arena scratch)
 {
     const struct generating *g     = l->g;
     i64                      count = use_vocabulary(g->use), index = l->places[i].index;
-    struct generation       *t = &l->all[index];
-    i64 next = sample_token(&g->sampling, l->logits + i * count, count, index, t->count, scratch);
+    struct generation       *t    = &l->all[index];
+    i64                      next = l->likeliest ? l->likeliest[i]
+                                                 : sample_token(&g->sampling, l->logits + i * count, count, index,
+                                                                t->count, scratch);
     if (words_ends(&g->words, next)) {
         end(l, i, GENERATED_END);
         return true;
@@ -78,10 +81,12 @@ void generate(const struct generating *g, struct generation *all, i64 count, str
     bool        goes = true;
     l.places         = NEW(&scratch, struct place, room);
     l.texts          = NEW(&scratch, struct use_text, room);
-    l.logits         = NEW(&scratch, f64, room * use_vocabulary(g->use));
+    if (g->sampling.temperature <= 0) l.likeliest = NEW(&scratch, i32, room);
+    else l.logits = NEW(&scratch, f64, room * use_vocabulary(g->use));
     for (i64 i = 0; i < room; i++) l.places[i].index = -1;
     while (goes && fill(&l)) {
-        use_next(g->use, l.texts, l.logits);
+        if (l.likeliest) use_likeliest(g->use, l.texts, l.likeliest);
+        else use_next(g->use, l.texts, l.logits);
         for (i64 i = 0; i < room && goes; i++)
             if (l.places[i].index >= 0) goes = extend(&l, i, scratch);
     }

@@ -58,11 +58,12 @@ typedef bool st_ignores(const void *context, struct str theirs);
 enum status  st_sources_check(const struct st_folder *f, struct str folder,
                               const struct st_source *sources, i64 count, st_ignores *ignores,
                               const void *context, struct arena scratch, struct err *err);
-/* As bytes, where every part is of that type already and none is transposed; false: nothing was done. */
-typedef void st_sink_bytes(void *context, i64 from, const void *bytes, i64 count);
-bool         st_source_copy(const struct st_folder *f, const struct st_source *s, struct str dtype,
-                            st_sink_bytes *sink, void *context);
-/* Elements [from, from + count) of ours, which is not transposed; from any thread. */
+/* Is every part of that type already, and none transposed? Then the bytes of ours are theirs. */
+bool st_source_is(const struct st_folder *f, const struct st_source *s, struct str dtype);
+/* Bytes [from, from + count) of ours, of which that is so; from any thread. */
+void st_source_bytes(const struct st_folder *f, const struct st_source *s, i64 from, i64 count,
+                     void *to);
+/* Elements [from, from + count) of ours; where it is transposed, whole rows. From any thread. */
 void st_source_read(const struct st_folder *f, const struct st_source *s, i64 from, i64 count,
                     f32 *to);
 /* Hands ours over in order, some at a time; it has been checked. */

@@ -96,19 +96,31 @@ static void stream_part(const struct st_tensor *t, i64 at, st_sink *sink, void *
     }
 }
 
-/* Theirs is [columns, rows]. As many of our rows at a time as fit: of each of their rows a stretch is read. */
+/* Rows [from, from + count) of ours: columns of theirs. */
+static void read_rows(const struct st_tensor *t, i64 from, i64 count, f32 *to)
+{
+    enum { SOME = 256 };
+    f32 line[SOME];
+    i64 columns = t->shape.dim[0], rows = t->shape.dim[1];
+    for (i64 some; count; from += some, count -= some, to += some * columns) {
+        some = MIN(SOME, count);
+        for (i64 c = 0; c < columns; c++) {
+            read_stretch(t, c * rows + from, some, line);
+            for (i64 r = 0; r < some; r++) to[r * columns + c] = line[r];
+        }
+    }
+}
+
+/* Theirs is [columns, rows]. As many of our rows at a time as fit. */
 static void stream_transposed(const struct st_tensor *t, st_sink *sink, void *context,
                               struct arena scratch)
 {
     i64  columns = t->shape.dim[0], rows = t->shape.dim[1];
     i64  some = MAX(1, MIN(rows, STRETCH / columns));
-    f32 *line = NEW(&scratch, f32, some), *room = NEW(&scratch, f32, some * columns);
+    f32 *room = NEW(&scratch, f32, some * columns);
     for (i64 from = 0, count; from < rows; from += count) {
         count = MIN(some, rows - from);
-        for (i64 c = 0; c < columns; c++) {
-            read_stretch(t, c * rows + from, count, line);
-            for (i64 r = 0; r < count; r++) room[r * columns + c] = line[r];
-        }
+        read_rows(t, from, count, room);
         sink(context, from * columns, room, count * columns);
     }
 }
@@ -130,24 +142,37 @@ void st_source_stream(const struct st_folder *f, const struct st_source *s, st_s
     }
 }
 
-bool st_source_copy(const struct st_folder *f, const struct st_source *s, struct str dtype,
-                    st_sink_bytes *sink, void *context)
+bool st_source_is(const struct st_folder *f, const struct st_source *s, struct str dtype)
 {
-    i64 at = 0;
     for (i32 i = 0; i < s->count; i++)
         if (s->transposed || !str_eq(st_folder_find(f, s->name[i])->dtype, dtype)) return false;
-    for (i32 i = 0; i < s->count; i++) {
-        struct str bytes = st_folder_find(f, s->name[i])->bytes;
-        sink(context, at, bytes.data, bytes.len);
-        at += bytes.len;
-    }
     return true;
+}
+
+void st_source_bytes(const struct st_folder *f, const struct st_source *s, i64 from, i64 count,
+                     void *to)
+{
+    u8 *at = to;
+    ASSERT(!s->transposed);
+    for (i32 i = 0; i < s->count && count; i++) {
+        struct str bytes = st_folder_find(f, s->name[i])->bytes;
+        i64        some  = MAX(0, MIN(count, bytes.len - from));
+        if (some) memcpy(at, bytes.data + from, (size_t)some);
+        at += some;
+        count -= some;
+        from = MAX(0, from - bytes.len);
+    }
 }
 
 void st_source_read(const struct st_folder *f, const struct st_source *s, i64 from, i64 count,
                     f32 *to)
 {
-    ASSERT(!s->transposed);
+    if (s->transposed) {
+        i64 columns = s->shape.dim[1];
+        ASSERT(from % columns == 0 && count % columns == 0);
+        read_rows(st_folder_find(f, s->name[0]), from / columns, count / columns, to);
+        return;
+    }
     for (i32 i = 0; i < s->count && count; i++) {
         const struct st_tensor *t    = st_folder_find(f, s->name[i]);
         i64                     all  = shape_count(t->shape);

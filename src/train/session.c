@@ -47,18 +47,23 @@ static enum shard_kind shard_of(struct str word)
 static const f64 scale_growth = 2, scale_backoff = 0.5;
 static const i64 scale_every = 2000; /* good steps until it grows */
 
+/* Weights that are only used are read in the products' precision, and need no better copy. With train.wide_sums a
+ * table's rows are read as f32. */
+static bool is_used_only(const struct settings *s) { return s->eval_only && !s->train.wide_sums; }
+
 static struct compile_config config_of(const struct settings *settings)
 {
     const struct train_config *t    = &settings->train;
     struct str                 kept = settings->optimiser_chosen;
+    bool                       used = is_used_only(settings);
     return (struct compile_config){ .optimiser  = optimiser_of(kept.len ? kept : t->optimiser),
                                     .tables     = tables_of(t->tables),
                                     .eps        = t->eps,
                                     .decay      = t->decay,
                                     .nesterov   = t->nesterov,
                                     .clip       = t->clip,
-                                    .freeze     = t->freeze,
-                                    .frozen_low = t->lora.rank > 0,
+                                    .freeze     = used ? STR("*") : t->freeze,
+                                    .frozen_low = t->lora.rank > 0 || used,
                                     .wide_sums  = t->wide_sums,
                                     .stochastic = t->stochastic_rounding,
                                     .scaling    = { t->loss_scale, scale_growth, scale_backoff,

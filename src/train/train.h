@@ -22,6 +22,11 @@ struct train_scaling {
     i64 skipped; /* steps whose gradients were not finite, and which were left out */
 };
 
+struct train_loaded {
+    i64 bytes; /* as they are kept */
+    f64 seconds;
+};
+
 /* After an evaluation. */
 struct train_eval {
     i64                 step, epoch;

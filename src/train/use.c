@@ -10,8 +10,8 @@ enum { NAMES_BYTES = 256 << 20 }; /* address space for the header of the weights
 enum { PERM_RESERVE_GIB = 64 };   /* likewise for all that is held */
 
 /* Rows of new text that one program reads: enough that a product is bound by arithmetic rather than by reading the
- * weights (bench/results/generate.md). A text of up to ROWS_STEPPED more tokens is read one by one, which is faster. */
-enum { ROWS_AT_ONCE = 64, ROWS_STEPPED = 4 };
+ * weights (bench/results/generate-2026-11-17.txt). */
+enum { ROWS_AT_ONCE = 64 };
 
 enum status use_settings(struct os *os, struct settings *settings, struct arena *perm,
                          struct err *err)
@@ -164,10 +164,15 @@ static struct feeds next_feeds(i64 length, i64 vocabulary)
     return feeds;
 }
 
-/* Casts of all weights would take longer than one row of products. */
-static void full_precision(struct train_config *t)
+/* train.precision=auto: a GPU keeps matrices in bf16, as train does its products, and reads half the bytes for a token;
+ * on the processor casts of all weights would take longer than one row of products. */
+static void precision_to_continue(struct session *s, const struct settings *settings)
 {
-    if (str_eq(t->precision, STR("auto"))) t->precision = STR("fp32");
+    bool asked = !str_eq(settings->train.precision, STR("auto"));
+    bool low   = s->config.precision == DT_BF16 && s->backend->table->behind;
+    if (asked || low || s->precision.dtype == DT_F64) return;
+    s->precision        = (struct precision){ .dtype = DT_F32 };
+    s->config.precision = DT_F32;
 }
 
 static enum status open_next(struct use *u, struct os *os, const struct use_next_config *config,
@@ -176,23 +181,28 @@ static enum status open_next(struct use *u, struct os *os, const struct use_next
     struct settings *s    = &u->settings;
     struct model    *m    = NULL;
     i64              most = s->model.places ? s->model.places : s->model.context;
-    full_precision(&s->train);
     if (config->now) on_the_processor(config->now, &s->train);
     s->train.batch = 0;
     enum status st = session_device(&u->s, os, s, perm, err);
     if (st) return st;
-    u->s.of            = config->now;
-    bool far           = u->s.backend->table->behind;
-    bool cached        = config->cache == USE_CACHE_ON || (config->cache == USE_CACHE_AUTO && !far);
-    u->length          = config->length ? MIN(config->length, most) : most;
-    u->vocabulary      = s->model.vocabulary;
-    u->sequences       = MAX(config->sequences, 1);
-    u->seen            = NEW(perm, i64, u->sequences);
-    u->rows            = cached ? ROWS_AT_ONCE : 0;
-    struct feeds feeds = next_feeds(u->length, u->vocabulary);
-    s->model.ask       = ASK_NEXT;
-    s->model.lora      = s->train.lora;
-    s->model.cached    = cached ? u->sequences : 0;
+    precision_to_continue(&u->s, s);
+    u->s.of          = config->now;
+    bool cached      = config->cache != USE_CACHE_OFF;
+    u->length        = config->length ? MIN(config->length, most) : most;
+    u->vocabulary    = s->model.vocabulary;
+    u->sequences     = MAX(config->sequences, 1);
+    u->seen          = NEW(perm, i64, u->sequences);
+    u->rows          = cached ? ROWS_AT_ONCE : 0;
+    i64 most_rows    = MAX(u->rows, u->sequences);
+    u->last_sequence = NEW(perm, i32, most_rows);
+    u->last_at       = NEW(perm, i32, u->sequences);
+    u->numbers       = NEW(perm, f64, u->sequences * u->vocabulary);
+    memset(u->last_sequence, 0x80, (size_t)most_rows * sizeof(i32)); /* no number that is put */
+    memset(u->last_at, 0x80, (size_t)u->sequences * sizeof(i32));
+    struct feeds feeds          = next_feeds(u->length, u->vocabulary);
+    s->model.ask                = ASK_NEXT;
+    s->model.lora               = s->train.lora;
+    s->model.cached             = cached ? u->sequences : 0;
     u->s.config.eval_batch      = cached ? u->rows : 1;
     u->s.config.eval_batch_last = cached ? u->sequences : 0;
     st                          = model_new(perm, &s->model, &feeds, &m, err);
@@ -227,98 +237,9 @@ bool use_must_stop(struct use *u) { return session_check_signal(&u->s, 0, NULL) 
 const struct settings *use_run_settings(const struct session *now) { return now->settings; }
 struct os             *use_run_os(const struct session *now) { return now->os; }
 
+struct train_loaded use_loaded(const struct use *u) { return u->s.loaded; }
+
 i64  use_length(const struct use *u) { return u->length; }
 i64  use_vocabulary(const struct use *u) { return u->vocabulary; }
 i64  use_sequences(const struct use *u) { return u->sequences; }
 void use_forget(struct use *u, i64 index) { u->seen[index] = 0; }
-
-static void next_whole(struct use *u, const struct use_text *text, f64 *logits)
-{
-    i32 at = (i32)text->count - 1;
-    session_put(&u->s, STR("x"), text->tokens, text->count * (i64)sizeof *text->tokens);
-    session_put(&u->s, STR("at"), &at, sizeof at);
-    u->s.backend->table->run(u->s.backend, u->s.set->programs[PROGRAM_EVAL]);
-    session_get_numbers(&u->s, STR("logits"), logits, u->vocabulary);
-}
-
-struct new_rows { /* one token each */
-    i32 *x, *sequence, *place;
-    i32 *at; /* of each sequence: the row of its last token */
-    i64  count, room;
-};
-
-static struct new_rows rows_new(struct arena *perm, i64 room, i64 sequences)
-{
-    struct new_rows r = { .room = room };
-    r.x               = NEW(perm, i32, room);
-    r.sequence        = NEW(perm, i32, room);
-    r.place           = NEW(perm, i32, room);
-    r.at              = NEW(perm, i32, sequences);
-    return r;
-}
-
-static void rows_run(struct use *u, enum program_id id, struct new_rows *r)
-{
-    for (i64 i = r->count; i < r->room; i++) r->x[i] = 0, r->sequence[i] = -1, r->place[i] = 0;
-    session_put(&u->s, STR("x"), r->x, r->room * (i64)sizeof *r->x);
-    session_put(&u->s, STR("sequence"), r->sequence, r->room * (i64)sizeof *r->x);
-    session_put(&u->s, STR("place"), r->place, r->room * (i64)sizeof *r->x);
-    session_put(&u->s, STR("at"), r->at, u->sequences * (i64)sizeof *r->x);
-    u->s.backend->table->run(u->s.backend, u->s.set->programs[id]);
-    r->count = 0;
-}
-
-/* As many tokens of the texts as there is room for, those of a text in their order. True: some text is complete. */
-static bool rows_fill(struct use *u, const struct use_text *texts, i64 each, struct new_rows *r,
-                      bool *complete)
-{
-    bool any = false;
-    for (i64 i = 0; i < u->sequences; i++) {
-        i64 left = texts[i].count - u->seen[i], take = MIN(MIN(left, each), r->room - r->count);
-        complete[i] = left > 0 && take == left;
-        any |= complete[i];
-        for (i64 k = 0; k < take; k++, r->count++) {
-            r->x[r->count]        = texts[i].tokens[u->seen[i]];
-            r->place[r->count]    = (i32)u->seen[i]++;
-            r->sequence[r->count] = (i32)i;
-        }
-        if (complete[i]) r->at[i] = (i32)r->count - 1;
-    }
-    return any;
-}
-
-static void next_cached(struct use *u, const struct use_text *texts, f64 *logits)
-{
-    struct arena    scratch  = u->s.scratch;
-    bool           *complete = NEW(&scratch, bool, u->sequences);
-    f64            *all      = NEW(&scratch, f64, u->sequences * u->vocabulary);
-    struct new_rows one      = rows_new(&scratch, u->sequences, u->sequences);
-    struct new_rows many     = rows_new(&scratch, u->rows, u->sequences);
-    for (;;) {
-        i64 most = 0;
-        for (i64 i = 0; i < u->sequences; i++) most = MAX(most, texts[i].count - u->seen[i]);
-        if (!most) return;
-        bool             steps = most <= ROWS_STEPPED;
-        struct new_rows *r     = steps ? &one : &many;
-        bool             done  = rows_fill(u, texts, steps ? 1 : u->rows, r, complete);
-        rows_run(u, steps ? PROGRAM_EVAL_LAST : PROGRAM_EVAL, r);
-        if (!done) continue;
-        session_get_numbers(&u->s, STR("logits"), all, u->sequences * u->vocabulary);
-        for (i64 i = 0; i < u->sequences; i++)
-            if (complete[i])
-                memcpy(logits + i * u->vocabulary, all + i * u->vocabulary,
-                       (size_t)u->vocabulary * sizeof *all);
-    }
-}
-
-void use_next(struct use *u, const struct use_text *texts, f64 *logits)
-{
-    for (i64 i = 0; i < u->sequences; i++)
-        ASSERT(!texts[i].count || (texts[i].count > u->seen[i] && texts[i].count <= u->length));
-    if (u->rows) {
-        next_cached(u, texts, logits);
-        return;
-    }
-    for (i64 i = 0; i < u->sequences; i++)
-        if (texts[i].count) next_whole(u, &texts[i], logits + i * u->vocabulary);
-}

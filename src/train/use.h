@@ -28,7 +28,7 @@ enum status use_confuse(struct use *u, struct use_confusion *out, struct arena *
                         struct err *err);
 
 /* Whether keys and values of what was read are kept for the tokens to come, or each token costs a pass over the whole
- * sequence. AUTO: on the processor they are. */
+ * sequence. AUTO: they are. */
 enum use_cache { USE_CACHE_AUTO, USE_CACHE_ON, USE_CACHE_OFF };
 /* Without data: to continue sequences of up to `length` tokens, several at a time; of a model of tokens. length 0: as
  * long as it can. */
@@ -54,6 +54,7 @@ enum status  use_predict(struct use *u, use_answer *answer, void *context, struc
 enum status use_rows(struct use *u, struct file in, use_answer *answer, void *context,
                      struct err *err);
 
+struct train_loaded use_loaded(const struct use *u); /* its weights, where a folder has them */
 bool use_must_stop(struct use *u); /* the run whose weights it took, or we, were asked to stop */
 /* Of a run that goes on, for who opens another with its weights. */
 const struct settings *use_run_settings(const struct session *now);
@@ -69,6 +70,8 @@ struct use_text {
 };
 /* The logits of the next token of each of use_sequences texts, [sequences][vocabulary]. */
 void use_next(struct use *u, const struct use_text *texts, f64 *logits);
+/* The likeliest next token of each text that is asked, the first of equal ones. */
+void use_likeliest(struct use *u, const struct use_text *texts, i32 *tokens);
 void use_forget(struct use *u, i64 index); /* the text there is another one from now on */
 
 #endif

@@ -11,6 +11,8 @@ struct use {
     i64             length, vocabulary; /* of sequences to continue */
     i64             sequences;          /* at a time */
     i64             rows; /* that are read at a time while a text is new; 0: there is no cache */
+    i32            *last_sequence, *last_at; /* as they were put last */
+    f64            *numbers;                 /* room for the logits of all sequences */
     i64            *seen; /* of each sequence: tokens whose keys and values are in the cache */
 };
 

@@ -270,15 +270,16 @@ static void case_sum(struct maker *m)
 static void case_broadcast(struct maker *m)
 {
     struct shape s = random_shape(m, 3, 100);
-    m->c->at.axis  = draw_to(m->draw, s.rank + 1);
-    m->c->at.dims  = random_shape(m, 3, 100);
+    m->c->at.axis = draw_to(m->draw, s.rank + 1), m->c->at.dims = random_shape(m, 3, 100);
     add(m, s);
 }
 
 static void case_matmul(struct maker *m)
 {
     i64 M = size(m, 256), N = size(m, 384), K = size(m, 384), two = 1 + draw_to(m->draw, 3);
-    i64 ta = draw_coin(m->draw), tb = draw_coin(m->draw), kind = draw_to(m->draw, 4);
+    i64 ta = draw_coin(m->draw), tb = draw_coin(m->draw), kind = draw_to(m->draw, 5);
+    if (kind == 4) /* a few rows, as of new tokens: kernels of their own */
+        ta = 0, tb = 1, M = 1 + draw_to(m->draw, 5), K = 8 * size(m, 600) - 4 * draw_coin(m->draw);
     struct shape a = ta ? shape_2(K, M) : shape_2(M, K), b = tb ? shape_2(N, K) : shape_2(K, N);
     if (kind == 0) { /* a batch of products */
         a = shape_4(2, two, a.dim[0], a.dim[1]);
@@ -541,13 +542,11 @@ static void case_attention_packed(struct maker *m)
     i64 D = head_dims[draw_to(m->draw, COUNT_OF(head_dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
     if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = head_dims[7 + draw_to(m->draw, 5)];
-    m->c->at.heads = H, m->c->at.kv_heads = G;
-    m->c->at.causal = draw_coin(m->draw);
+    m->c->at.heads = H, m->c->at.kv_heads = G, m->c->at.causal = draw_coin(m->draw);
     m->c->at.window = attention_window(m, rows);
-    m->c->at.scale  = 1 / sqrt((f64)D);
-    m->c->at.count  = 1 + draw_to(m->draw, rows);
-    f64 scale       = draw_coin(m->draw) ? 1 : 3; /* as attention's */
-    m->c->terms     = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
+    m->c->at.scale = 1 / sqrt((f64)D), m->c->at.count = 1 + draw_to(m->draw, rows);
+    f64 scale   = draw_coin(m->draw) ? 1 : 3; /* as attention's */
+    m->c->terms = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
     add_offsets(m, B, rows, m->c->at.count);
 }
@@ -568,10 +567,11 @@ static void add_places(struct maker *m, i64 N, i64 L, i64 rows)
 static void case_attention_cached(struct maker *m)
 {
     i64 D = head_dims[draw_to(m->draw, COUNT_OF(head_dims))], G = 1 + draw_to(m->draw, 2);
-    i64 H = G * (1 + draw_to(m->draw, 3)), N = 1 + draw_to(m->draw, 4), L = size(m, 300);
-    i64 rows = 1 + draw_to(m->draw, 12), window = draw_coin(m->draw) ? 1 + draw_to(m->draw, L) : 0;
+    i64 H = G * (1 + draw_to(m->draw, 8)), N = 1 + draw_to(m->draw, 4), L = size(m, 300);
+    i64 rows = 1 + draw_coin(m->draw) * draw_to(m->draw, 12), window = draw_to(m->draw, 2 * L);
+    if (draw_coin(m->draw)) D = 32 * (1 + draw_to(m->draw, 4));
     f64 scale      = draw_coin(m->draw) ? 1 : 3; /* as attention's */
-    m->c->at.heads = H, m->c->at.kv_heads = G, m->c->at.window = window;
+    m->c->at.heads = H, m->c->at.kv_heads = G, m->c->at.window = window > L ? 0 : window;
     m->c->at.scale = 1 / sqrt((f64)D), m->c->terms = (f64)(L + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
     add_normal(m, wide_dtype(m), shape_3(N, L, 2 * G * D), scale, 0);

@@ -103,7 +103,7 @@ static f64 far(const f64 *a, const f64 *b, const struct use_text *texts)
     return most;
 }
 
-enum { TRUTH, CACHED, WHOLE_LOW, CACHED_LOW, USES };
+enum { TRUTH, CACHED, WHOLE_LOW, CACHED_LOW, GREEDY, GREEDY_WIDE, GREEDY_WHOLE, USES };
 
 struct round {
     struct use_text texts[SEQUENCES];
@@ -137,21 +137,39 @@ static void grow(struct round *r, struct use **uses, bool last)
     }
 }
 
+/* The same programs give the same logits: the first of their largest is the token. */
+static void check_greedy(struct use *u, const struct use_text *texts, const f64 *logits)
+{
+    i32 tokens[SEQUENCES];
+    use_likeliest(u, texts, tokens);
+    for (i64 i = 0; i < SEQUENCES; i++) {
+        i64 best = 0;
+        for (i64 k = 1; k < VOCABULARY; k++)
+            if (logits[i * VOCABULARY + k] > logits[i * VOCABULARY + best]) best = k;
+        if (texts[i].count) CHECK_EQ(tokens[i], best);
+    }
+}
+
 static void check_variant(const struct variant *v, u64 seed, struct str path, struct arena scratch)
 {
     struct settings wide = settings_of(v, DT_F64), low = settings_of(v, DT_F32);
     struct round    r = { .seed = seed };
     f64            *logits[USES], size = 0, worst = 0, worst_low[2] = { 0 };
     save_weights(&low, seed, path, scratch);
-    struct use *uses[USES] = { open_use(wide, path, USE_CACHE_OFF),
-                               open_use(wide, path, USE_CACHE_ON),
-                               open_use(low, path, USE_CACHE_OFF),
-                               open_use(low, path, USE_CACHE_ON) };
+    struct use *uses[USES] = {
+        open_use(wide, path, USE_CACHE_OFF), open_use(wide, path, USE_CACHE_ON),
+        open_use(low, path, USE_CACHE_OFF),  open_use(low, path, USE_CACHE_ON),
+        open_use(low, path, USE_CACHE_ON),   open_use(wide, path, USE_CACHE_ON),
+        open_use(low, path, USE_CACHE_OFF)
+    };
     memset(r.tokens, 0xff, sizeof r.tokens);
     for (i32 u = 0; u < USES; u++) logits[u] = NEW(&scratch, f64, SEQUENCES * VOCABULARY);
     for (i32 round = 0; round <= ROUNDS; round++) {
         grow(&r, uses, round == ROUNDS);
-        for (i32 u = 0; u < USES; u++) use_next(uses[u], r.texts, logits[u]);
+        for (i32 u = 0; u < GREEDY; u++) use_next(uses[u], r.texts, logits[u]);
+        check_greedy(uses[GREEDY], r.texts, logits[CACHED_LOW]);
+        check_greedy(uses[GREEDY_WIDE], r.texts, logits[CACHED]);
+        check_greedy(uses[GREEDY_WHOLE], r.texts, logits[WHOLE_LOW]);
         for (i64 i = 0; i < SEQUENCES * VOCABULARY; i++) size = fmax(size, fabs(logits[TRUTH][i]));
         worst        = fmax(worst, far(logits[TRUTH], logits[CACHED], r.texts));
         worst_low[0] = fmax(worst_low[0], far(logits[TRUTH], logits[WHOLE_LOW], r.texts));

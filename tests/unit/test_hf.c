@@ -146,6 +146,25 @@ static bool none(const void *context, struct str theirs)
     return false;
 }
 
+/* Parts of them, as threads read them: elements 1 to 8 of x, which lie in both its parts, as numbers and as bytes; of y
+ * rows 300 to 650, in which a block of its transposition ends. */
+static void check_parts(const struct st_folder *f, const struct st_source *x,
+                        const struct st_source *y, const f32 *x_all, const f32 *y_all,
+                        struct arena scratch)
+{
+    i64  columns = y->shape.dim[1], count = 350 * columns;
+    f32 *some = NEW(&scratch, f32, count), few[8];
+    u16  bits[8];
+    st_source_read(f, x, 1, 8, few);
+    CHECK(!memcmp(few, x_all + 1, sizeof few));
+    CHECK(st_source_is(f, x, STR("BF16")) && !st_source_is(f, x, STR("F32")));
+    st_source_bytes(f, x, 2, 16, bits);
+    for (i64 i = 0; i < 8; i++) CHECK_EQ(bf16_to_f32(bits[i]), x_all[1 + i]);
+    CHECK(!st_source_is(f, y, STR("F32"))); /* its bytes lie in another order */
+    st_source_read(f, y, 300 * columns, count, some);
+    CHECK(!memcmp(some, y_all + 300 * columns, (size_t)count * sizeof *some));
+}
+
 /* Two parts of bf16 one below the other, and a transposed matrix that takes several stretches. */
 TEST(st_folder_stacks_and_transposes)
 {
@@ -174,12 +193,15 @@ TEST(st_folder_stacks_and_transposes)
     struct collected c = { got, 0 };
     st_source_stream(&f, &s[0], collect, &c, scratch);
     CHECK_EQ(c.next, 10);
+    f32 stacked[10];
+    memcpy(stacked, got, sizeof stacked);
     for (i64 i = 0; i < 10; i++) CHECK_EQ(got[i], i < 6 ? (f32)i : (f32)(94 + i));
     c.next = 0;
     st_source_stream(&f, &s[1], collect, &c, scratch);
     CHECK_EQ(c.next, ROWS * COLUMNS);
     for (i64 r = 0; r < ROWS; r++)
         for (i64 k = 0; k < COLUMNS; k++) CHECK_EQ(got[r * COLUMNS + k], wide[k * ROWS + r]);
+    check_parts(&f, &s[0], &s[1], stacked, got, scratch);
     CHECK_EQ(st_sources_check(&f, folder, s, 1, none, NULL, scratch, &err), STATUS_USAGE);
     HAS(err.text, "has the tensor w");
     s[0].rows[0] = 2, s[0].rows[1] = 3;

@@ -8,6 +8,7 @@
 #include "infer/words.h"
 #include "support/folder.h"
 #include <math.h>
+#include <stdlib.h>
 
 static const f64 logits[] = { 0, 2, 1, 2, -1 };
 enum { COUNT = COUNT_OF(logits), DRAWS = 20000 };
@@ -63,6 +64,56 @@ TEST(top_k_and_top_p_leave_the_likeliest)
     check_shares(&p, two, scratch);     /* their shares are 0.39, 0.39, 0.14, 0.05 and 0.02 */
     f64 one[COUNT] = { 0, 1, 0, 0, 0 }; /* of the two that are left, the first has half */
     check_shares(&both, one, scratch);
+}
+
+/* The draw as it is meant: all choices in their order, and the first whose cumulated weight exceeds the draw. */
+struct word {
+    f64 logit;
+    i64 token;
+};
+static int by_logit(const void *a, const void *b)
+{
+    const struct word *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return (x->token > y->token) - (x->token < y->token);
+}
+
+static i64 plain_draw(const struct sampling *s, const struct word *w, i64 count, i64 index)
+{
+    struct rng_key key = { .seed = s->seed, .name = str_hash(STR("generate")), .step = (u32)index };
+    i64            kept = s->top_k ? MIN(s->top_k, count) : count, end = 0;
+    f64            all = 0, sum = 0, draw;
+    for (i64 i = 0; i < kept; i++) all += exp((w[i].logit - w[0].logit) / s->temperature);
+    while (end < kept && (!end || sum < s->top_p * all))
+        sum += exp((w[end++].logit - w[0].logit) / s->temperature);
+    draw = rng_uniform(key, 0) * sum;
+    for (i64 i = 0; i < end; i++)
+        if ((draw -= exp((w[i].logit - w[0].logit) / s->temperature)) < 0) return w[i].token;
+    return w[end - 1].token;
+}
+
+/* Sums in another order part two draws in 10^12: once in all runs of this test. */
+TEST(a_large_vocabulary_is_drawn_from_as_if_it_were_sorted)
+{
+    enum { WORDS = 3001 };
+    static const struct sampling ways[] = { { 1, 0, 1, 0 },    { 0.3, 0, 0.9, 0 },
+                                            { 2, 100, 1, 0 },  { 1, 700, 0.5, 0 },
+                                            { 5, 0, 0.99, 0 }, { 1, 5000, 1, 0 } };
+    u64                          seed   = test_seed();
+    f64                         *many   = NEW(&scratch, f64, WORDS);
+    struct word                 *sorted = NEW(&scratch, struct word, WORDS);
+    for (i64 i = 0; i < WORDS; i++) { /* rounded: some are equal */
+        many[i] = floor(64 * rng_uniform((struct rng_key){ .seed = seed, .name = 1 }, (u64)i)) / 8;
+        sorted[i] = (struct word){ many[i], i };
+    }
+    qsort(sorted, WORDS, sizeof *sorted, by_logit);
+    for (i64 k = 0; k < COUNT_OF(ways); k++)
+        for (i64 i = 0; i < 100; i++) {
+            struct sampling s = ways[k];
+            s.seed            = seed;
+            CHECK_EQ(sample_token(&s, many, WORDS, 0, i, scratch),
+                     plain_draw(&s, sorted, WORDS, i));
+        }
 }
 
 TEST(a_draw_depends_on_seed_and_place_alone)

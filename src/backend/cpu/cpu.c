@@ -229,6 +229,29 @@ static void copy_block(void *context, i64 block, i32 worker)
     copy_past_caches(c->to + at, c->from + at, MIN(c->bytes - at, COPY_BLOCK_BYTES));
 }
 
+struct loading {
+    u8                        *arena;
+    const struct backend_part *parts;
+    backend_fill              *fill;
+    void                      *context;
+};
+
+static void load_part(void *context, i64 part, i32 worker)
+{
+    const struct loading *l = context;
+    l->fill(l->context, part, l->arena + l->parts[part].offset, worker);
+}
+
+static void cpu_load(struct backend *b, const struct backend_part *parts, i64 count,
+                     struct pool *pool, backend_fill *fill, void *context)
+{
+    struct cpu    *cpu = cpu_of(b);
+    struct loading l   = { cpu->arena, parts, fill, context };
+    for (i64 i = 0; i < count; i++)
+        ASSERT(parts[i].offset >= 0 && parts[i].offset + parts[i].bytes <= cpu->arena_bytes);
+    pool_run(pool, count, load_part, &l);
+}
+
 static ticket cpu_get(struct backend *b, i64 offset, void *to, i64 bytes)
 {
     struct cpu *cpu = cpu_of(b);
@@ -320,6 +343,7 @@ static const struct backend_table cpu_table = {
     .alloc      = cpu_alloc,
     .prepare    = cpu_prepare,
     .put        = cpu_put,
+    .load       = cpu_load,
     .get        = cpu_get,
     .run        = cpu_run,
     .wait       = cpu_wait,

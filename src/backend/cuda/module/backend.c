@@ -3,6 +3,8 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
+#include "backend/cuda/module/join.h"
+#include "backend/cuda/module/loading.h"
 #include "base/os.h"
 #include <cublasLt.h>
 #include <string.h>
@@ -25,7 +27,7 @@ struct stage {
 };
 
 /* A few bytes on their way to the host: `to` gets them when somebody waits for them. */
-enum { ANSWERS = 8, ANSWER_BYTES = 64 };
+enum { ANSWERS = 8, ANSWER_BYTES = 64, TAKEN_BYTES = 1 << 20 };
 struct answer {
     u8         *pinned;
     cudaEvent_t done;
@@ -50,6 +52,7 @@ struct cuda {
     bool           begun;  /* a program has run: what is put from now on is mostly batches */
     struct answer  answers[ANSWERS];
     ticket         asked;          /* answers so far */
+    u8            *taken;          /* TAKEN_BYTES, pinned, of larger ones; NULL: not needed yet */
     cudaStream_t   copies;         /* of state, beside the programs */
     cudaEvent_t    marked, copied; /* the state is there; all copies of it are */
     u8            *pinned;         /* memory that copies go to */
@@ -69,7 +72,8 @@ struct
 struct prepared {
     struct ready   *list;
     i32             count;
-    bool           *joined; /* by instruction: a kernel of one before it does its work */
+    bool           *joined; /* by instruction: another's kernel does its work */
+    struct join    *joins;  /* by instruction: which others' work its kernel does */
     cudaGraphExec_t graph;  /* NULL: it could not be captured */
 };
 
@@ -380,6 +384,57 @@ static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r
     p->instrs[at].kernel = STR(KERNEL_JOINED);
 }
 
+/* --- norms, rotations and gates, by kernels of one new row --- */
+
+static bool is_norm(i32 op) { return op == OP_RMSNORM || op == OP_LAYERNORM; }
+
+static void join(const struct program *p, struct prepared *to, i32 index)
+{
+    to->joined[index]       = true;
+    p->instrs[index].kernel = STR(KERNEL_JOINED);
+}
+
+static void find_joins(struct cuda *cuda, const struct program *p, i32 index, struct prepared *to)
+{
+    struct operands     own, other;
+    const struct graph *g = p->graph;
+    const struct node  *n = &g->nodes[p->instrs[index].node];
+    struct gpu_call     c = call_of(cuda, g, p, n, own.in, own.out);
+    struct join        *j = &to->joins[index];
+    *j                    = (struct join){ -1, -1 };
+    if (n->op != OP_MATMUL && n->op != OP_ATTENTION_CACHED) return;
+    const struct gpu_kernel *k     = choose(&c);
+    i32                      maker = join_maker(p, index), gate = -1;
+    if (maker >= 0 && k) {
+        const struct node *m    = &g->nodes[p->instrs[maker].node];
+        struct gpu_call    b    = call_of(cuda, g, p, m, other.in, other.out);
+        bool               norm = k->does & DOES_NORM && is_norm(m->op) && gemv_takes_norm(&c, &b);
+        bool turn = k->does & DOES_TURN && m->op == OP_ROPE && cached_takes_turn(&c, &b);
+        if ((norm || turn) && join_before(p, maker, index)) j->before = maker;
+    }
+    if (k && k->does & DOES_GATE && gemv_takes_gate(&c)) gate = join_reader(p, index);
+    if (gate >= 0 && join_gate(p, index, gate, j->before)) j->gate = gate;
+    if (j->before >= 0) join(p, to, j->before);
+    if (j->gate >= 0) join(p, to, j->gate);
+}
+
+static void add_joins(struct cuda *cuda, const struct program *p, struct ready *r, struct join j,
+                      struct arena *perm)
+{
+    const struct graph *g = p->graph;
+    if (j.before >= 0) {
+        struct operands *o      = NEW(perm, struct operands, 1);
+        struct gpu_call *before = NEW(perm, struct gpu_call, 1);
+        *before        = call_of(cuda, g, p, &g->nodes[p->instrs[j.before].node], o->in, o->out);
+        r->call.before = before;
+    }
+    if (j.gate >= 0) {
+        struct tensor *gate = NEW(perm, struct tensor, 1);
+        *gate               = tensor_of(cuda, g, p, g->nodes[p->instrs[j.gate].node].out);
+        r->call.gate        = gate;
+    }
+}
+
 static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 index,
                                struct prepared *to, struct arena *perm, struct err *err)
 {
@@ -393,6 +448,7 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     enum status st           = prepare_call(cuda, n, instr, r, perm, err);
     if (st) return st;
     instr->kernel = str_of(name_of(r->kernel, &r->call));
+    add_joins(cuda, p, r, to->joins[index], perm);
     if (r->kernel->does & DOES_SUM) join_sum(cuda, p, r, to, perm);
     if (!n->at.then.count || r->kernel->does & DOES_CHAIN) return STATUS_OK;
     prepare_chain(n, to, perm);
@@ -425,7 +481,12 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     enum status      st       = STATUS_OK;
     prepared->list            = NEW(perm, struct ready, MAX(1, p->instr_count * 2));
     prepared->joined          = NEW(perm, bool, MAX(1, p->instr_count));
+    prepared->joins           = NEW(perm, struct join, MAX(1, p->instr_count));
     ASSERT(cuda->arena);
+    for (i32 i = 0; i < p->instr_count; i++) {
+        prepared->joins[i] = (struct join){ -1, -1 };
+        if (!gpu_is_off(STR("join"))) find_joins(cuda, p, i, prepared);
+    }
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
     if (!st) capture(cuda, prepared);
@@ -513,6 +574,18 @@ static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 byte
     return 0;
 }
 
+static void cuda_load(struct backend *b, const struct backend_part *parts, i64 count,
+                      struct pool *pool, backend_fill *fill, void *context)
+{
+    struct cuda *cuda = cuda_of(b);
+    for (i64 i = 0; i < count; i++) {
+        ASSERT(parts[i].bytes <= BACKEND_PART_BYTES && parts[i].offset >= 0);
+        ASSERT(parts[i].offset + parts[i].bytes <= cuda->arena_bytes);
+    }
+    must(cudaStreamSynchronize(cuda->gpu.stream));
+    must(loading_run(cuda->arena, parts, count, pool, fill, context));
+}
+
 static void deliver(struct answer *a)
 {
     if (!a->to) return;
@@ -534,13 +607,32 @@ static ticket ask(struct cuda *cuda, i64 offset, void *to, i64 bytes)
     return a->ticket;
 }
 
-/* More than an answer has room for goes straight to where it is wanted, and the driver waits. */
+/* Through pinned memory: as far as that goes it is faster than the driver's own way to memory that is not. */
+static void take(struct cuda *cuda, i64 offset, void *to, i64 bytes)
+{
+    must(cudaMemcpyAsync(cuda->taken, cuda->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost,
+                         cuda->gpu.stream));
+    must(cudaStreamSynchronize(cuda->gpu.stream));
+    memcpy(to, cuda->taken, (size_t)bytes);
+}
+
+/* More than an answer has room for is there when it returns. */
 static ticket cuda_get(struct backend *b, i64 offset, void *to, i64 bytes)
 {
     struct cuda *cuda = cuda_of(b);
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cuda->arena_bytes);
     if (bytes <= ANSWER_BYTES) return ask(cuda, offset, to, bytes);
+    if (!cuda->taken && bytes <= TAKEN_BYTES) {
+        void *pinned = NULL;
+        if (cudaHostAlloc(&pinned, TAKEN_BYTES, cudaHostAllocDefault) != cudaSuccess)
+            (void)cudaGetLastError(); /* the driver's own way, then */
+        cuda->taken = pinned;
+    }
+    if (cuda->taken && bytes <= TAKEN_BYTES) {
+        take(cuda, offset, to, bytes);
+        return 0;
+    }
     must(cudaMemcpyAsync(to, cuda->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost,
                          cuda->gpu.stream));
     return 0;
@@ -673,6 +765,7 @@ static void cuda_close(struct backend *b)
         if (cuda->answers[i].pinned) cudaFreeHost(cuda->answers[i].pinned);
         if (cuda->answers[i].done) cudaEventDestroy(cuda->answers[i].done);
     }
+    if (cuda->taken) cudaFreeHost(cuda->taken);
     if (cuda->marked) cudaEventDestroy(cuda->marked);
     if (cuda->copied) cudaEventDestroy(cuda->copied);
     if (cuda->copies) cudaStreamDestroy(cuda->copies);
@@ -690,6 +783,7 @@ static const struct backend_table cuda_table = {
     .alloc        = cuda_alloc,
     .prepare      = cuda_prepare,
     .put          = cuda_put,
+    .load         = cuda_load,
     .get          = cuda_get,
     .run          = cuda_run,
     .wait         = cuda_wait,

@@ -1,7 +1,7 @@
 /* heads.cu - what is done to query and key heads before attention: rotary positions and norms. x is
  * [B, T, heads of D numbers]; only the first `heads` of them are changed. */
-#include "backend/cuda/module/device.cuh"
-#include "ir/rope.h"
+#include "backend/cuda/module/early.cuh"
+#include "backend/cuda/module/rope.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
@@ -13,25 +13,6 @@ static struct heads heads_of(const struct gpu_call *c, const struct tensor *x)
 {
     i64 D = c->at->head_dim;
     return { x->count / D, x->type.shape.dim[2] / D, c->at->heads, D, x->type.shape.dim[1] };
-}
-
-struct turn {
-    f64                 log_base;
-    struct rope_scaling scaling;
-};
-
-static struct turn turn_by(const struct attrs *at)
-{
-    return { log2(at->base), { at->stretch, at->low, at->high } };
-}
-
-/* The angle t base^(-2i/D) is taken in f64: t is large, and f32 would be off by the whole of its
- * rounding times t. */
-__device__ inline void turn_of(i64 t, i64 i, i64 D, struct turn by, f32 *co, f32 *si)
-{
-    f64 angle = (f64)t * rope_scaled(exp2(-2.0 * (f64)i / (f64)D * by.log_base), by.scaling);
-    angle -= floor(angle * 0.15915494309189535) * 6.283185307179586;
-    sincosf((f32)angle, si, co);
 }
 
 /* --- heads of 16, 32, 64, .. numbers: a thread has a run of RUN in either half of its head, so that
@@ -71,7 +52,9 @@ __global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 b
     i64            half = s.D / 2, t = blockIdx.x;
     i32            lanes = lanes_of(s.D), lane = (i32)threadIdx.x % lanes;
     f32            co[RUN], si[RUN];
-    i64            place = at ? at[blockIdx.y * s.T + t] : t;
+    early_go();
+    early_wait();
+    i64 place = at ? at[blockIdx.y * s.T + t] : t;
     for (i64 i = threadIdx.x; i < half; i += blockDim.x) {
         turn_of(place, i, s.D, by, &cosines[i], &sines[i]);
         sines[i] *= sign;
@@ -174,10 +157,10 @@ static void run_ROPE_runs(const struct gpu_call *c)
     dim3 grid((unsigned)s.T, (unsigned)rows);
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        rope_runs<T><<<grid, (unsigned)threads, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]),
-            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, batch, turn_by(c->at),
-            c->at->inverse ? -1.f : 1.f);
+        launch_rows(c->gpu, s.T * batch, rope_runs<T>, grid, (unsigned)threads,
+                    data_of<T>(c->out[0]), data_of<T>(c->in[0]),
+                    c->in_count == 2 ? data_of<i32>(c->in[1]) : (i32 *)NULL, s, batch,
+                    turn_by(c->at), c->at->inverse ? -1.f : 1.f);
     });
 }
 

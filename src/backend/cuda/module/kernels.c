@@ -45,6 +45,15 @@ static bool is_off(struct str family, const struct gpu_kernel *k)
     return false;
 }
 
+bool gpu_is_off(struct str name)
+{
+    struct os *os  = os_real();
+    struct str off = os->env(os, "FRUGAL_GPU_OFF"), word;
+    while (str_cut(&off, ',', &word))
+        if (str_eq(word, name)) return true;
+    return false;
+}
+
 const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k)
 {
     bool passed = !k;

@@ -1,6 +1,7 @@
 /* map.cu - element by element: each is read before it is written, so any operand may be the result. */
-#include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/early.cuh"
 #include "backend/cuda/module/launch.h"
+#include "backend/cuda/module/maps.cuh"
 #include "backend/cuda/module/random.cuh"
 
 enum { THREADS = 256 };
@@ -64,63 +65,18 @@ template <class F> static void run_map2(const struct gpu_call *c, F f)
     });
 }
 
-/* --- the functions; comparisons stand so that a NaN goes through --- */
-
-#define GELU_SCALE 0.79788456080286535588f
-#define GELU_CUBIC 0.044715f
-
-__device__ inline f32 gelu_tanh(f32 x) { return tanhf(GELU_SCALE * (x + GELU_CUBIC * x * x * x)); }
-__device__ inline f32 gelu(f32 x) { return 0.5f * x * (1 + gelu_tanh(x)); }
-__device__ inline f32 gelu_slope(f32 x)
-{
-    f32 t = gelu_tanh(x);
-    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBIC * x * x);
-}
-__device__ inline f32 gelu_erf_slope(f32 x)
-{
-    return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
-}
-__device__ inline f32 sigmoid(f32 x) { return 1 / (1 + expf(-x)); }
-__device__ inline f32 silu_slope(f32 x)
-{
-    f32 s = sigmoid(x);
-    return s * (1 + x * (1 - s));
-}
-
-#define MAP1(name, f)                                                                              \
-    struct map_##name {                                                                            \
-        __device__ f32 operator()(f32 x) const { return (f); }                                     \
-    };                                                                                             \
+#define RUN1(name)                                                                                 \
     static void run_##name(const struct gpu_call *c) { run_map1(c, map_##name()); }
-#define MAP2(name, a, b, f)                                                                        \
-    struct map_##name {                                                                            \
-        __device__ f32 operator()(f32 a, f32 b) const { return (f); }                              \
-    };                                                                                             \
+#define RUN2(name)                                                                                 \
     static void run_##name(const struct gpu_call *c) { run_map2(c, map_##name()); }
-MAP2(ADD, a, b, a + b)
-MAP2(SUB, a, b, a - b)
-MAP2(MUL, a, b, (a * b))
-MAP2(DIV, a, b, a / b)
-MAP1(RELU, x < 0 ? 0 : x)
-MAP2(RELU_GRAD, dy, y, y <= 0 ? 0 : dy)
-MAP1(RELU2, x < 0 ? 0 : x * x)
-MAP2(RELU2_GRAD, dy, x, x < 0 ? 0 : 2 * x * dy)
-MAP1(GELU, gelu(x))
-MAP2(GELU_GRAD, dy, x, gelu_slope(x) * dy)
-MAP1(GELU_ERF, x *normcdff(x))
-MAP2(GELU_ERF_GRAD, dy, x, gelu_erf_slope(x) * dy)
-MAP1(SILU, x / (1 + expf(-x)))
-MAP2(SILU_GRAD, dy, x, silu_slope(x) * dy)
-MAP1(TANH, tanhf(x))
-MAP2(TANH_GRAD, dy, y, (1 - y * y) * dy)
-MAP1(SIGMOID, sigmoid(x))
-MAP2(SIGMOID_GRAD, dy, y, (1 - y) * y * dy)
-MAP1(EXP, expf(x))
-MAP1(LOG, logf(x))
-MAP1(SQRT, sqrtf(x))
+/* clang-format off */
+RUN2(ADD) RUN2(SUB) RUN2(MUL) RUN2(DIV) RUN1(RELU) RUN2(RELU_GRAD) RUN1(RELU2) RUN2(RELU2_GRAD)
+RUN1(GELU) RUN2(GELU_GRAD) RUN1(GELU_ERF) RUN2(GELU_ERF_GRAD) RUN1(SILU) RUN2(SILU_GRAD) RUN1(TANH)
+RUN2(TANH_GRAD) RUN1(SIGMOID) RUN2(SIGMOID_GRAD) RUN1(EXP) RUN1(LOG) RUN1(SQRT)
+    /* clang-format on */
 
-void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count,
-                cudaStream_t stream)
+    void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count,
+                    cudaStream_t stream)
 {
     if (!count) return;
     with_type(type, [&](auto t) {
@@ -130,19 +86,6 @@ void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 coun
             (T *)y, (const T *)a, (const T *)b, count, count, map_ADD());
     });
 }
-
-struct map_SCALE {
-    f32            mul, add;
-    __device__ f32 operator()(f32 x) const { return add + x * mul; }
-};
-struct map_SOFTCAP {
-    f32            cap;
-    __device__ f32 operator()(f32 x) const { return tanhf(x / cap) * cap; }
-};
-struct map_SOFTCAP_GRAD {
-    f32            cap;
-    __device__ f32 operator()(f32 dy, f32 y) const { return (1 - y / cap * (y / cap)) * dy; }
-};
 
 static void run_SCALE(const struct gpu_call *c)
 {
@@ -155,39 +98,6 @@ static void run_SOFTCAP_GRAD(const struct gpu_call *c)
 }
 
 /* --- several maps in one pass, for a kernel that does not do them itself --- */
-
-struct maps {
-    i32         count, op[1 + THEN_MAX];
-    const void *operand[1 + THEN_MAX]; /* NULL: of one operand */
-    f32         mul, add, cap;
-};
-
-/* v = f(v) or f(v, w), each number rounded as it would be if it were stored. */
-template <int N, class T, class F> __device__ inline void each(T *v, F f)
-{
-#pragma unroll
-    for (int n = 0; n < N; n++) v[n] = from_f32<T>(f(n, to_f32(v[n])));
-}
-
-/* One map of N numbers: which one is asked once for all of them. */
-template <int N, class T>
-__device__ inline void apply(const struct maps &m, i32 op, T *v, const T *w)
-{
-    /* clang-format off */
-    switch (op) {
-#define AS_MAP1(name) case OP_##name: return each<N>(v, [&](int, f32 x) { return map_##name()(x); });
-#define AS_MAP2(name) case OP_##name: return each<N>(v, [&](int n, f32 x) { return map_##name()(x, to_f32(w[n])); });
-    AS_MAP2(ADD) AS_MAP2(SUB) AS_MAP2(MUL) AS_MAP2(DIV) AS_MAP1(RELU) AS_MAP2(RELU_GRAD) AS_MAP1(RELU2)
-    AS_MAP2(RELU2_GRAD) AS_MAP1(GELU) AS_MAP2(GELU_GRAD) AS_MAP1(GELU_ERF) AS_MAP2(GELU_ERF_GRAD)
-    AS_MAP1(SILU) AS_MAP2(SILU_GRAD) AS_MAP1(TANH)
-    AS_MAP2(TANH_GRAD) AS_MAP1(SIGMOID) AS_MAP2(SIGMOID_GRAD) AS_MAP1(EXP) AS_MAP1(LOG) AS_MAP1(SQRT)
-    case OP_SCALE: return each<N>(v, [&](int, f32 x) { return map_SCALE{ m.mul, m.add }(x); });
-    case OP_SOFTCAP: return each<N>(v, [&](int, f32 x) { return map_SOFTCAP{ m.cap }(x); });
-    case OP_SOFTCAP_GRAD: return each<N>(v, [&](int n, f32 x) { return map_SOFTCAP_GRAD{ m.cap }(x, to_f32(w[n])); });
-    default: return each<N>(v, [&](int, f32) { return NAN; });
-    }
-    /* clang-format on */
-}
 
 /* A map's operand is on its way while the map before it is computed. */
 template <class T>
@@ -213,12 +123,6 @@ __global__ void map_chain(T *y, const T *x, i64 count, const __grid_constant__ s
             y[i] = v;
         }
     }
-}
-
-static void add_map(struct maps *m, const struct gpu_call *c, i32 op, i32 *operand)
-{
-    m->op[m->count]        = op;
-    m->operand[m->count++] = op_info(op)->in_min == 2 ? c->in[(*operand)++].data : NULL;
 }
 
 /* in[0] is what the first map reads; the operands follow. */
@@ -380,9 +284,11 @@ template <class T> __global__ void swiglu_packs(T *y, const T *x, u32 packs, u32
 {
     constexpr int N = pack<T>::N;
     u32           i = blockIdx.x * THREADS + threadIdx.x, row = i / row_packs;
+    early_go();
     if (i >= packs) return;
     i64 at = ((i64)i + (i64)row * row_packs) * N;
     f32 gate[N], value[N];
+    early_wait();
     load_f32<N>(gate, x + at);
     load_f32<N>(value, x + at + (i64)row_packs * N);
 #pragma unroll
@@ -428,8 +334,9 @@ static void run_swiglu_packs(const struct gpu_call *c)
     u32 row_packs = (u32)(shape_last(c->out[0].type.shape) / pack_numbers(c));
     with_type(c->out[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        swiglu_packs<T><<<(unsigned)div_up(packs, THREADS), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), packs, row_packs);
+        launch_rows(c->gpu, shape_rows(c->out[0].type.shape), swiglu_packs<T>,
+                    dim3((unsigned)div_up(packs, THREADS)), THREADS, data_of<T>(c->out[0]),
+                    data_of<T>(c->in[0]), packs, row_packs);
     });
 }
 
