@@ -252,18 +252,6 @@ static enum status form_open(struct cli *c, const struct data_config *d, struct 
                           perm, form, err);
 }
 
-/* How fast the weights came, for who measures it. */
-static void show_loaded(struct cli *c, struct train_loaded l)
-{
-    struct arena   scratch = *c->perm;
-    struct textbuf b;
-    if (!c->say->json || !l.bytes) return;
-    b = event_begin(&scratch, "loaded");
-    event_i64(&b, "bytes", l.bytes);
-    event_f64(&b, "seconds", l.seconds);
-    event_end(&b, c->say);
-}
-
 static enum status form_of(struct cli *c, const struct settings *s, struct str path,
                            struct words *words, struct chat_form *form, struct err *err)
 {
@@ -315,6 +303,18 @@ static enum status open_words(struct cli *c, const struct settings *s, i64 vocab
     if (!st && p->chat) st = prompts_write(p, &form, memory, err);
     if (!st && !p->chat && p->count == 1) mention_chat(c, s, path);
     return st;
+}
+
+/* How fast the weights came, for who measures it. */
+static void show_loaded(struct cli *c, struct train_loaded l)
+{
+    struct arena   scratch = *c->perm;
+    struct textbuf b;
+    if (!c->say->json || !l.bytes) return;
+    b = event_begin(&scratch, "loaded");
+    event_i64(&b, "bytes", l.bytes);
+    event_f64(&b, "seconds", l.seconds);
+    event_end(&b, c->say);
 }
 
 /* Conversations become texts first: the model is opened for their length. No token is shorter than a byte. */

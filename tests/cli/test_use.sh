@@ -112,11 +112,11 @@ run 0 generate last @prompts.txt --count 5 --temperature 0
 printf 'abcdefgh\nfgh abcdefg\nbcdefgh abcd\n' | cmp -s - out || fail "of a file: $(cat out)"
 for i in $(seq 40); do printf '{"prompt": "%s"}\n' "$(printf 'abcdefgh abcdefg' | head -c $((i % 12 + 1)))"; done >prompts.jsonl
 run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
-mv out many
+sed 's/,"first_s".*//' out >many
 export FRUGAL_CACHE=off
 run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
 unset FRUGAL_CACHE
-cmp -s out many || fail "other texts without a cache"
+sed 's/,"first_s".*//' out | cmp -s - many || fail "other texts without a cache"
 [ "$(wc -l <many)" = 40 ] || fail "not one text a line"
 for i in $(seq 200000); do echo 'abc'; done >prompts.txt
 : >out; : >err
@@ -227,7 +227,7 @@ run 0 generate talks abc --temperature 0 --count 2
 has err '^the model has a chat template: --chat asks it'
 echo '{"messages": [{"role": "user", "content": "abc"}]}' >asked.jsonl
 run 0 generate talks @asked.jsonl --temperature 0 --json
-has out '^\{"event":"generated","prompt":"abc","text":"def gh","tokens":[0-9]+,"ended":"end"\}$'
+has out '^\{"event":"generated","prompt":"abc","text":"def gh","tokens":[0-9]+,"ended":"end",'
 run 2 generate talks @talks.jsonl
 has err '^conversation 1: the last message is an answer: there is none to give$'
 run 2 generate letters abc --chat

@@ -450,11 +450,12 @@ def check_ask(name):
         with open(f"{folder}/q.jsonl", "w") as out:
             out.writelines(json.dumps({"messages": t}) + "\n" for t in talks)
         how = ("--temperature", 0, "--count", 12, "--json", *(f"data.template={json.dumps([d])}" for d in declared))
-        ours = [json.loads(line) for line in command("generate", f"{folder}/model", f"@{folder}/q.jsonl", *how).splitlines()]
+        written = lambda *asked: [e for e in map(json.loads, command("generate", f"{folder}/model", *asked, *how).splitlines()) if e["event"] == "generated"]
+        ours = written(f"@{folder}/q.jsonl")
         for talk, said in zip(talks, ours):
             assert plain(said["text"]) == plain(answer(talk)), (said, answer(talk))
             assert said["prompt"] == talk[-1]["content"]
-        said = json.loads(command("generate", f"{folder}/model", "red and blue", "--chat", *how))
+        (said,) = written("red and blue", "--chat")
         assert plain(said["text"]) == plain(answer([{"role": "user", "content": "red and blue"}])), said
         print(f"  {len(ours) + 1} answers", flush=True)
 
