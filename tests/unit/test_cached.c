@@ -8,7 +8,7 @@
 #include "harness.h"
 #include "store/safetensors.h"
 #include "support/folder.h"
-#include "train/use.h"
+#include "train/use_int.h"
 #include <math.h>
 
 enum { LENGTH = 90, VOCABULARY = 37, SEQUENCES = 3, ROUNDS = 14 };
@@ -189,4 +189,29 @@ TEST(a_cache_gives_the_logits_of_the_whole_text)
     struct str path = str_cat(perm, folder_new(perm), STR("/weights.safetensors"));
     u64        seed = test_seed();
     for (i64 i = 0; i < COUNT_OF(variants); i++) check_variant(&variants[i], seed, path, scratch);
+}
+
+/* Used in bf16 a model keeps its matrices as products read them, and the rest in f32. Its logits are off by the
+ * roundings of some 20 numbers on the way, 2^-9 each; 10 % of the largest is 50 of them, and a wrong matrix is off by
+ * all of it. */
+TEST(a_model_used_in_bf16_keeps_its_matrices_in_bf16)
+{
+    struct str      path = str_cat(perm, folder_new(perm), STR("/weights.safetensors"));
+    struct settings full = settings_of(&variants[1], DT_F32), low = full;
+    i32             tokens[]         = { 3, 1, 4, 1, 5, 9, 2, 6 };
+    struct use_text texts[SEQUENCES] = { { tokens, COUNT_OF(tokens) } };
+    f64             logits[2][SEQUENCES * VOCABULARY], size = 0;
+    low.train.precision = STR("bf16");
+    save_weights(&full, test_seed(), path, scratch);
+    struct use *uses[] = { open_use(full, path, USE_CACHE_ON), open_use(low, path, USE_CACHE_ON) };
+    for (i32 u = 0; u < 2; u++) use_next(uses[u], texts, logits[u]);
+    for (i64 i = 0; i < VOCABULARY; i++) size = fmax(size, fabs(logits[0][i]));
+    CHECK(far(logits[0], logits[1], texts) <= 0.1 * size);
+    CHECK(far(logits[0], logits[1], texts) > 0);
+    for (i32 i = 0; i < uses[1]->s.set->persistent_count; i++) {
+        const struct persistent *t = &uses[1]->s.set->persistents[i];
+        if (t->kind == VALUE_PARAM)
+            CHECK_EQ(t->type.dtype, t->type.shape.rank > 1 ? DT_BF16 : DT_F32);
+    }
+    for (i32 u = 0; u < 2; u++) use_close(uses[u]);
 }

@@ -12,6 +12,7 @@
 enum { UNWRITTEN = 0xFF };         /* a NaN in every float type: what was never written shows */
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
+_Static_assert(BACKEND_PART_BYTES <= 1 << 22, "a part fits in a stage");
 enum { STAGE_BYTES = 1 << 22, STAGES_FIRST = 2, STAGES_MAX = 64, STAGED_MIN = 1 << 16 };
 enum {
     PIN_BYTES = 1 << 28
@@ -583,7 +584,17 @@ static void cuda_load(struct backend *b, const struct backend_part *parts, i64 c
         ASSERT(parts[i].offset + parts[i].bytes <= cuda->arena_bytes);
     }
     must(cudaStreamSynchronize(cuda->gpu.stream));
-    must(loading_run(cuda->arena, parts, count, pool, fill, context));
+    cudaError_t e = loading_run(cuda->arena, parts, count, pool, fill, context);
+    if (e != cudaErrorMemoryAllocation) {
+        must(e);
+        return;
+    }
+    (void)cudaGetLastError(); /* no more memory can be pinned: one by one, through what is */
+    for (i64 i = 0; i < count; i++) {
+        fill(context, i, cuda->stages[0].pinned, 0);
+        must(cudaMemcpy(cuda->arena + parts[i].offset, cuda->stages[0].pinned,
+                        (size_t)parts[i].bytes, cudaMemcpyHostToDevice));
+    }
 }
 
 static void deliver(struct answer *a)
