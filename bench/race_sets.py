@@ -29,7 +29,7 @@ SETS = {
 }
 SHAPE = {  # of PyTorch's side: the run file's, or the best that was found for it
     "text_165": ("depth=5", "width=768", "heads=12", "context=1024", "batch=16", "steps=820", "lr=0.03", "muon_lr=0.02", "eval_samples=960"),
-    "text_145": ("depth=8", "width=768", "heads=12", "context=1024", "batch=32", "steps=1500", "lr=0.02", "muon_lr=0.02", "eval_samples=960"),
+    "text_145": ("depth=6", "width=768", "heads=12", "context=1024", "batch=24", "steps=1300", "lr=0.03", "muon_lr=0.02", "eval_samples=960"),
 }
 
 
