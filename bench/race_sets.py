@@ -98,6 +98,6 @@ def race_set(task, options, luck):
     row = {"task": task, "target": target, "metric": metric, "seeds": seeds, "steps": runs[0]["steps"], "loss": statistics.mean(values), "p": p,
            "losses": values, "cold_s": cold["seconds"], "seconds": seconds, "spread_s": statistics.stdev(r["seconds"] for r in runs), **bars,
            "peer": peer, "ratio": ratio,
-           "curve": options["curves"] == "yes" and curve(file, metric, runs[0]["steps"], *data, "train.seed=1")}
+           "curve": options.get("curves") == "yes" and curve(file, metric, runs[0]["steps"], *data, "train.seed=1")}
     met = judged <= bars["must"] if "must" in bars else ratio is None or ratio >= bars["must_ratio"]
     return row, p < 0.01 and met

@@ -11,6 +11,7 @@ import bill  # noqa: E402
 import common  # noqa: E402
 import levers  # noqa: E402
 import race  # noqa: E402
+import race_models  # noqa: E402
 import race_sets  # noqa: E402
 import recipes  # noqa: E402
 
@@ -76,11 +77,13 @@ def races_known():
     """Of every run file of bench/run race, with a little data of its kind."""
     common.put("race-tokens", bytes(2 * 4096))
     common.put("race-images", bytes([0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(40 * 784))
+    common.put("race-lines", b"one\ntwo\nthree\n" * 20)
     common.put("race-labels", bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes(i % 10 for i in range(40)))
     pictures = [f"data.{part}{what}=race-{file}" for part in ("", "eval_") for what, file in (("path", "images"), ("labels", "labels"))]
     data, failed = {"pictures": pictures, "tokens": ["data.path=race-tokens", "data.eval_path=race-tokens"]}, 0
     for name, file, given in [*((n, t[0], ["data.path=text.txt"]) for n, t in race.TASKS.items()),
-                              *((n, t[0], data[t[5][0]]) for n, t in race_sets.SETS.items())]:
+                              *((n, t[0], data[t[5][0]]) for n, t in race_sets.SETS.items()),
+                              ("ranker", race_models.MODELS["ranker"][0], []), ("encoder", race_models.MODELS["encoder"][0], ["data.files=[text.txt, race-lines]"])]:
         words = shown(file, "train.device=cpu", "train.precision=fp32", *given)
         print(f"race, {name}: {words or 'known'}", flush=True)
         failed += bool(words)
@@ -102,6 +105,21 @@ def races_judged():
     return failed
 
 
+def ratios_judged():
+    """race_model() with made-up runs of 1 s, or a little more, beside a PyTorch of `seconds`."""
+    cases = (((0.7950, 0.7951, 0.7952), 3.0, True), ((0.7950, 0.7951, 0.7952), 1.5, False), ((0.7945, 0.7931, 0.7951), 3.0, False))
+    failed = 0
+    for values, seconds, won in cases:
+        left = [values[0], *values]
+        race_models.measured = lambda *_, left=left: {"seconds": 1 + 0.001 * len(left), "value": left.pop(0), "steps": 9}
+        race_models.theirs = lambda *_, seconds=seconds: {"mode": "Adam", "reached": True, "steps": 9, "value": 0.794, "seconds": seconds}
+        row, judged = race_models.race_model("ranker", 3, "python", race.luck, False)
+        words = race.table_line({**row, "dollars": None})
+        print(f"race, judged {judged}: {words}", flush=True)
+        failed += judged != won or ("MISSED" in words or "NOT SIGNIFICANT" in words) == won
+    return failed
+
+
 def main():
     failed = 0
     common.make_text()
@@ -110,7 +128,7 @@ def main():
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
-    failed += sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged()
+    failed += sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged() + ratios_judged()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN, 1)
