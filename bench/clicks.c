@@ -3,8 +3,8 @@
  *     cmake --build build --target bench_clicks && build/bench_clicks BUCKETS SAMPLES EVAL_SAMPLES FOLDER
  *
  * Writes FOLDER/train.dense (f32[SAMPLES, 13]), train.x (i32[SAMPLES, 26], rows of one table for all columns) and
- * train.y (f32[SAMPLES]), the same for eval, in the byte order of the machine. bench/run race feeds PyTorch from them, so that
- * both sides train on the same samples and neither pays for a parser. */
+ * train.y (f32[SAMPLES]), the same for eval, in the byte order of the machine. bench/run race feeds PyTorch from them,
+ * so that both sides train on the same samples and neither pays for a parser. */
 #include "base/os.h"
 #include "data/data.h"
 #include <stdio.h>

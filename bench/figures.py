@@ -213,7 +213,10 @@ def records(s):
     what = {"shakespeare": "Tiny Shakespeare by characters, nanoGPT's 6 blocks of 384, one H200",
             "shakespeare-cpu": "the same text, nanoGPT's 4 blocks of 128, two cores",
             "ranker": "[examples/ranker.yaml](../examples/ranker.yaml)'s model to within 0.002 of the AUC that the example ends with, two cores",
-            "encoder": "[examples/encoder.yaml](../examples/encoder.yaml)'s model to an accuracy of 0.90, two cores"}
+            "encoder": "[examples/encoder.yaml](../examples/encoder.yaml)'s model to an accuracy of 0.90, two cores",
+            "shakespeare-any": "the same text, any model with a context of at most 256, one H200",
+            "fashion": "Fashion-MNIST, accuracy on its test images, one H200", "fashion-cpu": "the same, two cores",
+            "text-1.65": "kernel sources (70 M tokens), GPT, one H200", "text-1.45": "the same, to a lower loss"}
 
     def peer(r):
         return f"{r['peer']['seconds']:.1f} s ({r['peer']['steps']:,} steps), {times(r['ratio'])}" if r["ratio"] else "-"

@@ -22,7 +22,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-KINDS = {"gpu": {"epochs": 9, "batch": 1024, "lr": 11.5, "widths": "64,256,256", "views": 6, "average": 1, "moved": 2},
+KINDS = {"gpu": {"epochs": 7, "batch": 1024, "lr": 11.5, "widths": "64,256,256", "views": 6, "average": 1, "moved": 2},
          "cpu": {"epochs": 4, "batch": 128, "lr": 0.006, "widths": "16,32,64", "views": 1, "average": 0, "moved": 0}}
 MOMENTUM, DECAY, BIAS, SMOOTHING = 0.85, 0.0153, 64.0, 0.2
 

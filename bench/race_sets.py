@@ -29,7 +29,7 @@ SETS = {
 }
 SHAPE = {  # of PyTorch's side: the run file's, or the best that was found for it
     "text_165": ("depth=5", "width=768", "heads=12", "context=1024", "batch=16", "steps=820", "lr=0.03", "muon_lr=0.02", "eval_samples=960"),
-    "text_145": ("depth=8", "width=768", "heads=12", "context=1024", "batch=32", "steps=1500", "lr=0.02", "muon_lr=0.02", "eval_samples=960"),
+    "text_145": ("depth=6", "width=768", "heads=12", "context=1024", "batch=24", "steps=1300", "lr=0.03", "muon_lr=0.02", "eval_samples=960"),
 }
 
 
@@ -98,6 +98,6 @@ def race_set(task, options, luck):
     row = {"task": task, "target": target, "metric": metric, "seeds": seeds, "steps": runs[0]["steps"], "loss": statistics.mean(values), "p": p,
            "losses": values, "cold_s": cold["seconds"], "seconds": seconds, "spread_s": statistics.stdev(r["seconds"] for r in runs), **bars,
            "peer": peer, "ratio": ratio,
-           "curve": options["curves"] == "yes" and curve(file, metric, runs[0]["steps"], *data, "train.seed=1")}
+           "curve": options.get("curves") == "yes" and curve(file, metric, runs[0]["steps"], *data, "train.seed=1")}
     met = judged <= bars["must"] if "must" in bars else ratio is None or ratio >= bars["must_ratio"]
     return row, p < 0.01 and met

@@ -3,7 +3,8 @@
  *     00 00 08 RANK | RANK x u32 big-endian: the dimensions | bytes, row-major
  *
  * 08 says "unsigned bytes". Images are [count, height, width] or [count, height, width, channels],
- * labels [count]. Training samples are augmented (data.augment) as they are copied. Feeds: "x" u8[H,W,C], "y" i32 in [0, largest label + 1). */
+ * labels [count]. Training samples are augmented (data.augment) as they are copied.
+ * Feeds: "x" u8[H,W,C], "y" i32 in [0, largest label + 1). */
 #include "data/augment.h"
 #include "data/data_int.h"
 #include "data/rows_int.h"

@@ -25,8 +25,8 @@
  * so that a model does not learn the same few windows by heart, and every token is still a target once an epoch but for
  * less than a window at each end. Held-out windows stay where they are.
  *
- * With data.windows=best_fit documents lie whole in the training sequences (best_fit.h), and only those longer than one are
- * cut; the places that are left at the end of a sequence predict nothing:
+ * With data.windows=best_fit documents lie whole in the training sequences (best_fit.h), and only those longer than one
+ * are cut; the places that are left at the end of a sequence predict nothing:
  *
  *     tokens    a b S c d e f g S h i j S      context 5
  *     sequence  [a b h i j] [c d e f g]         y  b S i j S   d e f g S

@@ -217,8 +217,8 @@ static i32 normed_heads(struct builder *b, struct str path, i32 x, i64 heads, i6
     return build_concat(g, part_name(b, path, "qkv.normed"), part, 3, axis);
 }
 
-/* Each token's values and a row that only its number decides (Zhou et al. 2024; modded-nanogpt's value embeddings): what a
- * token passes on need not be carried by the residual stream. A table has no product to pay for. */
+/* Each token's values plus a row that only its number decides (Zhou et al. 2024; modded-nanogpt's value embeddings):
+ * what a token passes on need not be carried by the residual stream. A table has no product to pay for. */
 static i32 add_values(struct builder *b, struct str path, i32 x, i64 before, i64 width)
 {
     const struct model_config *c = &b->m->config;

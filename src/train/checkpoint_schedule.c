@@ -47,7 +47,10 @@ enum status saving_init(struct saving *v, const struct settings *settings, struc
     return c->dir.len || c->to.len ? cadence_parse(c->every, &v->cadence, err) : STATUS_OK;
 }
 
-i64 saving_file_bytes(const struct saving *v) { return v->snapshot.bytes + v->guard->copy_bytes; }
+i64 saving_file_bytes(const struct saving *v)
+{
+    return v->snapshot.bytes + (v->guard ? v->guard->copy_bytes : 0);
+}
 
 enum status saving_plan(struct saving *v, struct restore *from, struct session *s, struct guard *g,
                         struct run_state *at, struct err *err)

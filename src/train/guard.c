@@ -134,12 +134,14 @@ void guard_start(struct guard *g, i64 step)
 
 /* The best evaluation is the best whatever its loss: that of an overfitted run may be far above the first while
  * its metric still improves. Weights to go back to must be sound as well. */
-static bool worth_a_copy(const struct guard *g, f64 eval_loss)
+static bool worth_a_copy(const struct guard *g, f64 value, f64 eval_loss)
 {
     const struct train_config *t = &g->s->settings->train;
     bool sound                   = g->keeps_best && !t->rollbacks ? g->stop.reason != STOP_DIVERGED
                                                                   : stop_sound(&g->stop, eval_loss);
-    return sound && (!g->keeps_best || stop_improved(&g->stop));
+    bool as_good                 = value == g->stop.best &&
+                   eval_loss < g->copy_eval.loss; /* an accuracy of 1 is soon reached */
+    return sound && (!g->keeps_best || stop_improved(&g->stop) || as_good);
 }
 
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall)
@@ -152,7 +154,7 @@ enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fal
                              .target_reached = e->target_reached,
                              .fall           = fall };
     enum stop_action now = stop_at_eval(&g->stop, &at);
-    if (g->copy && worth_a_copy(g, e->loss)) {
+    if (g->copy && worth_a_copy(g, at.value, e->loss)) {
         copy_take(g, e->step);
         g->copy_eval = *e;
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/run levers, recipes and bill stay runnable: frugal knows every setting of every row, and a row whose
+"""bench/run levers, recipes, bill and race stay runnable: frugal knows every setting of every row, and a row whose
 setting it does not know fails instead of being passed over. A comparison is won by what it says."""
 import os
 import subprocess
@@ -10,6 +10,9 @@ sys.path.insert(0, os.path.join(TOP, "bench"))
 import bill  # noqa: E402
 import common  # noqa: E402
 import levers  # noqa: E402
+import race  # noqa: E402
+import race_models  # noqa: E402
+import race_sets  # noqa: E402
 import recipes  # noqa: E402
 
 common.FRUGAL = os.path.abspath(os.environ.get("FRUGAL", common.FRUGAL))
@@ -70,6 +73,53 @@ def comparisons_judged():
     return failed
 
 
+def races_known():
+    """Of every run file of bench/run race, with a little data of its kind."""
+    common.put("race-tokens", bytes(2 * 4096))
+    common.put("race-images", bytes([0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(40 * 784))
+    common.put("race-lines", b"one\ntwo\nthree\n" * 20)
+    common.put("race-labels", bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes(i % 10 for i in range(40)))
+    pictures = [f"data.{part}{what}=race-{file}" for part in ("", "eval_") for what, file in (("path", "images"), ("labels", "labels"))]
+    data, failed = {"pictures": pictures, "tokens": ["data.path=race-tokens", "data.eval_path=race-tokens"]}, 0
+    for name, file, given in [*((n, t[0], ["data.path=text.txt"]) for n, t in race.TASKS.items()),
+                              *((n, t[0], data[t[5][0]]) for n, t in race_sets.SETS.items()),
+                              ("ranker", race_models.MODELS["ranker"][0], []), ("encoder", race_models.MODELS["encoder"][0], ["data.files=[text.txt, race-lines]"])]:
+        words = shown(file, "train.device=cpu", "train.precision=fp32", *given)
+        print(f"race, {name}: {words or 'known'}", flush=True)
+        failed += bool(words)
+    return failed
+
+
+def races_judged():
+    """race_set() with made-up runs: accuracies clearly above the target, at it by luck, and below."""
+    cases = (((0.942, 0.9425, 0.9418), True), ((0.9370, 0.9440, 0.9395), False), ((0.93, 0.931, 0.932), False))
+    race_sets.data_of, failed = lambda task, options: ("", []), 0
+    for values, won in cases:
+        left = [values[0], *values]  # the cold run first
+        race_sets.train = lambda *_, left=left, **__: ([{"event": "eval", "loss": 1, "metrics": {"accuracy": left.pop(0)}},
+                                                        {"event": "done", "steps": 9}], 0, 0)
+        row, judged = race_sets.race_set("fashion", {"seeds": "3", "torch": None}, race.luck)
+        words = race.table_line({**row, "dollars": None})
+        print(f"race, judged {judged}: {words}", flush=True)
+        failed += judged != won or ("NOT SIGNIFICANT" in words) == won or row["losses"] != list(values)
+    return failed
+
+
+def ratios_judged():
+    """race_model() with made-up runs of 1 s, or a little more, beside a PyTorch of `seconds`."""
+    cases = (((0.7950, 0.7951, 0.7952), 3.0, True), ((0.7950, 0.7951, 0.7952), 1.5, False), ((0.7945, 0.7931, 0.7951), 3.0, False))
+    failed = 0
+    for values, seconds, won in cases:
+        left = [values[0], *values]
+        race_models.measured = lambda *_, left=left: {"seconds": 1 + 0.001 * len(left), "value": left.pop(0), "steps": 9}
+        race_models.theirs = lambda *_, seconds=seconds: {"mode": "Adam", "reached": True, "steps": 9, "value": 0.794, "seconds": seconds}
+        row, judged = race_models.race_model("ranker", 3, "python", race.luck, False)
+        words = race.table_line({**row, "dollars": None})
+        print(f"race, judged {judged}: {words}", flush=True)
+        failed += judged != won or ("MISSED" in words or "NOT SIGNIFICANT" in words) == won
+    return failed
+
+
 def main():
     failed = 0
     common.make_text()
@@ -78,7 +128,7 @@ def main():
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
-    failed += sides_known() + bills_known() + comparisons_judged()
+    failed += sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged() + ratios_judged()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN, 1)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_MAX = 2048, BODIES_MAX = 4096, FILES_MAX = 64, PAST_MAX = 8 };
+enum { NAMES_MAX = 4096, BODIES_MAX = 8192, FILES_MAX = 64, PAST_MAX = 8 };
 enum { NOBODY = -1, FOLDER = -2 }; /* what a name may point to besides a body */
 
 struct sim_body {

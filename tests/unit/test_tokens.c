@@ -199,8 +199,8 @@ TEST(random_windows_of_a_short_text_shift_by_what_is_left)
     dataset_close(d);
 }
 
-/* Of documents of random lengths: each is in one sequence, from its first token on, unless it is longer than one; each token but
- * the first of a document is a target once; what is left over predicts nothing. */
+/* Of documents of random lengths: each is in one sequence, from its first token on, unless it is longer than one; each
+ * token but the first of a document is a target once; what is left over predicts nothing. */
 TEST(documents_that_fit_are_not_cut)
 {
     enum { DOCUMENTS = 300, CONTEXT = 32, END = 7, TOKENS_MAX = DOCUMENTS * 64 };
