@@ -113,7 +113,7 @@ static enum status pass_deal(struct graph *g, const struct pass_input *in, struc
     return deal_out(g, in, scratch, err);
 }
 
-static bool has_ranks(const struct pass_input *in) { return in->config->ranks > 1; }
+static bool has_ranks(const struct pass_input *in) { return in->config->ranks > 0; }
 
 static enum status pass_shard(struct graph *g, const struct pass_input *in, struct arena scratch,
                               struct err *err)

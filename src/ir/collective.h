@@ -6,6 +6,12 @@
 enum { RANKS_MAX = 1024 };
 enum { RANKS_CHUNK_BYTES = 4 << 20 }; /* beyond it nothing is gained: docs/decisions/ranks.md */
 
+/* Where count elements are cut for `parts`: equal to one element. */
+static inline i64 ranks_begin(i64 count, i32 parts, i32 part)
+{
+    return count / parts * part + count % parts * part / parts;
+}
+
 /* Elements of each rank's part, where `count` are dealt out in equal ones; the last may hold fewer. */
 static inline i64 ranks_part(i64 count, i64 ranks) { return (count + ranks - 1) / ranks; }
 

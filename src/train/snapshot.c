@@ -307,6 +307,10 @@ enum status snapshot_take(struct snapshot *n, const struct run_state *r)
 {
     struct backend *b    = n->s->backend;
     ticket          last = 0;
+    if (n->s->ranks && b->table->behind) { /* sums that a rank is missing from must not be saved */
+        b->table->wait(b, 0);
+        if (n->s->ranks->failed.status) return n->s->ranks->failed.status;
+    }
     for (i64 i = 0; i < n->early_count; i++)
         last = b->table->get(b, n->copies[i].offset, n->copies[i].to, n->copies[i].bytes);
     state_collect(r, n->guard, n->numbers);

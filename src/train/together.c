@@ -192,9 +192,7 @@ enum status together_same(struct session *s, struct err *err)
     u64         *all     = NEW(&scratch, u64, (i64)s->ranks->count * SAME_COUNT);
     enum status  st      = ranks_agree(s->ranks, describe_here(s, own, err), err);
     memcpy(all + (i64)s->ranks->rank * SAME_COUNT, own, sizeof own);
-    if (!st)
-        st =
-            checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
+    if (!st) st = checked(s, ranks_gather(s->ranks, all, s->ranks->count, sizeof own), err);
     for (i32 i = 1; !st && i < s->ranks->count; i++)
         for (i32 k = 0; !st && k < SAME_COUNT; k++)
             if (all[(i64)i * SAME_COUNT + k] != all[k])
@@ -319,7 +317,8 @@ enum status together_step(struct loop *l, i64 *targets)
                                     .saves   = s->asked_to_save };
     enum status st = ranks_gather(r, all, r->count, sizeof *all);
     clock_enter(l->clock, PART_other);
-    if (st) {
+    if (st) { /* a GPU learns late that a sum of its last update never came */
+        l->broken       = s->backend->table->behind;
         l->input_err    = r->failed;
         return l->input = st;
     }

@@ -81,6 +81,9 @@ enum status together_batches(struct session *s, struct err *err);
 enum status together_say(struct session *s, void *data, i64 bytes, struct err *err);
 /* Weights, buffers and optimiser state of rank 0 become everybody's. */
 enum status together_tensors(struct session *s, struct err *err);
+/* Of several ranks on GPUs: joins these, once all have opened theirs. Each waits for all. */
+enum status session_link(struct session *s, struct err *err);
+enum status session_share_choices(struct session *s, struct err *err); /* of kernels: rank 0's */
 /* Do all ranks have the same program, model and data? */
 enum status together_same(struct session *s, struct err *err);
 

@@ -3,8 +3,11 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
+#include "backend/cuda/module/nccl.h"
+#include "backend/ranks/ranks.h"
 #include "base/os.h"
 #include <cublasLt.h>
+#include <sched.h>
 #include <string.h>
 
 enum { UNWRITTEN = 0xFF };         /* a NaN in every float type: what was never written shows */
@@ -40,7 +43,9 @@ struct cuda {
     struct backend base;
     struct gpu     gpu;
     struct str     name, bus_id;
+    i32            device;                     /* its number in this process */
     i64            memory_bytes;               /* that was free once the context stood */
+    i64            link_bytes;                 /* of those, what NCCL has taken */
     f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
     u8            *arena;
     i64            arena_bytes;
@@ -79,6 +84,49 @@ static struct cuda *cuda_of(struct backend *b) { return (struct cuda *)b; }
 static void must(cudaError_t e)
 {
     if (e != cudaSuccess) assert_failed(cudaGetErrorString(e), __FILE__, __LINE__);
+}
+
+/* --- waiting, for other ranks too --- */
+
+/* A kernel that waits for a rank which is gone would wait for ever: it is ended, and the ranks have failed. */
+static void look_at_ranks(struct cuda *cuda, i64 since_ns)
+{
+    struct ranks *r   = cuda->base.ranks;
+    struct err    err = { 0 };
+    enum status   st  = nccl_status(&err);
+    if (!st && r->table->look) st = r->table->look(r, since_ns, &err);
+    if (!st) return;
+    if (!r->failed.status) r->failed = err;
+    r->failed.status = st;
+    nccl_abort();
+}
+
+static cudaError_t query(struct cuda *cuda, cudaEvent_t event)
+{
+    return event ? cudaEventQuery(event) : cudaStreamQuery(cuda->gpu.stream);
+}
+
+/* Until the event has happened; NULL: all that is on the stream. */
+static void await(struct cuda *cuda, cudaEvent_t event)
+{
+    static const i64 spin_ns = 1000000, nap_ns = 20000, look_ns = 50000000;
+    struct os       *os = os_real();
+    if (!nccl_linked()) {
+        must(event ? cudaEventSynchronize(event) : cudaStreamSynchronize(cuda->gpu.stream));
+        return;
+    }
+    i64         begin_ns = os->now_ns(os), now_ns = begin_ns, looked_ns = begin_ns;
+    cudaError_t e;
+    while ((e = query(cuda, event)) == cudaErrorNotReady) {
+        cudaGetLastError(); /* that is not an error, and is kept as one */
+        if (now_ns - begin_ns < spin_ns) sched_yield();
+        else os->sleep_ns(os, nap_ns);
+        now_ns = os->now_ns(os);
+        if (now_ns - looked_ns < look_ns) continue;
+        looked_ns = now_ns;
+        if (nccl_linked()) look_at_ranks(cuda, begin_ns);
+    }
+    must(e);
 }
 
 /* --- nodes as calls --- */
@@ -225,7 +273,7 @@ static void cuda_describe(struct backend *b, struct target *t)
     *t                   = (struct target){ 0 };
     t->name              = cuda->name;
     t->bus_id            = cuda->bus_id;
-    t->memory_bytes      = cuda->memory_bytes;
+    t->memory_bytes      = cuda->memory_bytes - cuda->link_bytes;
     t->threads           = 1;
     t->gpus              = 1;
     t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
@@ -429,6 +477,7 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
     if (!st) capture(cuda, prepared);
+    if (!st) st = nccl_status(err);
     if (!st && cuda->keeps_choices) /* a disk that refuses costs the next run its tries, no more */
         (void)tuning_save(cuda->gpu.tuning, os_real(), *perm, NULL);
     p->prepared = st ? NULL : prepared;
@@ -481,7 +530,7 @@ static struct stage *next_stage(struct cuda *cuda)
             cudaGetLastError();
             close_stage(more);
         }
-        must(cudaEventSynchronize(s->done));
+        await(cuda, s->done);
     }
     cuda->stage_next = (cuda->stage_next + 1) % cuda->stage_count;
     s->busy          = true;
@@ -513,10 +562,10 @@ static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 byte
     return 0;
 }
 
-static void deliver(struct answer *a)
+static void deliver(struct cuda *cuda, struct answer *a)
 {
     if (!a->to) return;
-    must(cudaEventSynchronize(a->done));
+    await(cuda, a->done);
     memcpy(a->to, a->pinned, (size_t)a->bytes);
     a->to = NULL;
 }
@@ -524,7 +573,7 @@ static void deliver(struct answer *a)
 static ticket ask(struct cuda *cuda, i64 offset, void *to, i64 bytes)
 {
     struct answer *a = &cuda->answers[cuda->asked % ANSWERS];
-    deliver(a);
+    deliver(cuda, a);
     a->to     = to;
     a->bytes  = bytes;
     a->ticket = ++cuda->asked;
@@ -552,18 +601,20 @@ static ticket cuda_run(struct backend *b, const struct program *p)
     const struct prepared *prepared = p->prepared;
     ASSERT(prepared);
     cuda->begun = true;
+    if (cuda->base.ranks && cuda->base.ranks->failed.status) return 0; /* the link is cut */
     if (prepared->graph) must(cudaGraphLaunch(prepared->graph, cuda->gpu.stream));
     else run_all(prepared);
     must(cudaGetLastError());
+    if (!prepared->graph && nccl_linked()) look_at_ranks(cuda, os_real()->now_ns(os_real()));
     return 0;
 }
 
 static void cuda_wait(struct backend *b, ticket t)
 {
     struct cuda *cuda = cuda_of(b);
-    if (!t) must(cudaStreamSynchronize(cuda->gpu.stream));
+    if (!t) await(cuda, NULL);
     for (i32 i = 0; i < ANSWERS; i++)
-        if (!t || cuda->answers[i].ticket <= t) deliver(&cuda->answers[i]);
+        if (!t || cuda->answers[i].ticket <= t) deliver(cuda, &cuda->answers[i]);
 }
 
 static void cuda_mark(struct backend *b)
@@ -575,6 +626,7 @@ static void cuda_mark(struct backend *b)
 static void cuda_copy(struct backend *b, const struct backend_copy *list, i64 count)
 {
     struct cuda *cuda = cuda_of(b);
+    must(cudaSetDevice(cuda->device)); /* a thread begins at device 0 */
     must(cudaStreamWaitEvent(cuda->copies, cuda->marked, 0));
     for (i64 i = 0, part; i < count; i++) {
         const struct backend_copy *c = &list[i];
@@ -593,6 +645,7 @@ static enum status cuda_pin(struct backend *b, void *memory, i64 bytes, struct e
 {
     struct cuda *cuda = cuda_of(b);
     ASSERT(!cuda->pinned_bytes);
+    must(cudaSetDevice(cuda->device)); /* a thread begins at device 0 */
     cuda->pinned = memory;
     while (cuda->pinned_bytes < bytes) {
         i64         part = MIN(PIN_BYTES, bytes - cuda->pinned_bytes);
@@ -645,7 +698,7 @@ static i64 cuda_used_bytes(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
     u8          *part = cuda->stages[0].pinned;
-    must(cudaStreamSynchronize(cuda->gpu.stream));
+    await(cuda, NULL);
     for (i64 end = cuda->arena_bytes; end > 0;) {
         i64 bytes = MIN(STAGE_BYTES, end);
         must(cudaMemcpy(part, cuda->arena + end - bytes, (size_t)bytes, cudaMemcpyDeviceToHost));
@@ -664,9 +717,29 @@ static i64 cuda_device_bytes(struct backend *b)
     return cuda_of(b)->memory_bytes - (i64)free_bytes;
 }
 
+static enum status cuda_engine(struct backend *b, struct backend_key *key, struct err *err)
+{
+    (void)b;
+    enum status st = nccl_load(err);
+    return st || !key ? st : nccl_key(key, err);
+}
+
+static enum status cuda_link(struct backend *b, const struct backend_key *key, i32 rank, i32 ranks,
+                             struct err *err)
+{
+    size_t      before = 0, after = 0, all_bytes = 0;
+    enum status st;
+    must(cudaMemGetInfo(&before, &all_bytes));
+    st = nccl_link(key, rank, ranks, err);
+    must(cudaMemGetInfo(&after, &all_bytes));
+    cuda_of(b)->link_bytes = before > after ? (i64)(before - after) : 0;
+    return st;
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
+    nccl_close();
     if (cuda->arena) cudaFree(cuda->arena);
     for (i32 i = 0; i < STAGES_MAX; i++) close_stage(&cuda->stages[i]);
     for (i32 i = 0; i < ANSWERS; i++) {
@@ -700,6 +773,8 @@ static const struct backend_table cuda_table = {
     .time         = cuda_time,
     .used_bytes   = cuda_used_bytes,
     .device_bytes = cuda_device_bytes,
+    .engine       = cuda_engine,
+    .link         = cuda_link,
     .close        = cuda_close,
 };
 
@@ -713,14 +788,16 @@ static enum status no_gpu(cudaError_t e, struct err *err)
     return err_set(err, STATUS_WORLD, "no GPU can be used: %s", why);
 }
 
-static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
+static enum status open_device(struct cuda *cuda, i32 nth, struct arena *perm, struct err *err)
 {
     struct cudaDeviceProp p;
     int                   count = 0;
     cudaError_t           e     = cudaGetDeviceCount(&count);
     if (e != cudaSuccess || !count) return no_gpu(e, err);
     size_t free_bytes = 0, all_bytes = 0;
-    e = cudaGetDeviceProperties(&p, 0);
+    cuda->device = nth % count;
+    e            = cudaSetDevice(cuda->device);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, cuda->device);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->gpu.stream, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&cuda->marked, cudaEventDisableTiming);
@@ -743,12 +820,12 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     cuda->gpu.tuning->library = (i64)cublasLtGetVersion();
     cuda->memory_bytes        = (i64)free_bytes;
     char bus_id[32]           = "";
-    if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, 0) == cudaSuccess)
+    if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, cuda->device) == cudaSuccess)
         cuda->bus_id = str_copy(perm, str_of(bus_id));
     int clock_khz = 0, memory_khz = 0, bus_bits = 0;
-    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
-    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
-    cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, 0);
+    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, cuda->device);
+    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, cuda->device);
+    cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, cuda->device);
     cuda->flops_s = 2.0 * 128 * p.multiProcessorCount * clock_khz * 1e3; /* 128 lanes each */
     cuda->bandwidth_bytes_s = 2.0 * memory_khz * 1e3 * bus_bits / 8;
     return STATUS_OK;
@@ -757,12 +834,12 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
 cuda_door frugal_cuda_open;
 
 __attribute__((visibility("default"))) enum status
-frugal_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+frugal_cuda_open(struct arena *perm, i32 nth, struct backend **out, struct err *err)
 {
     struct cuda *cuda = NEW(perm, struct cuda, 1);
     cuda->base.table  = &cuda_table;
     cuda->perm        = perm;
-    enum status st    = open_device(cuda, perm, err);
+    enum status st    = open_device(cuda, nth, perm, err);
     if (st) cuda_close(&cuda->base);
     else *out = &cuda->base;
     return st;
