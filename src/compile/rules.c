@@ -270,6 +270,7 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
             const struct value *v = &g->values[n->in[k]];
             if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
             if (n->op == OP_ALL_GATHER) continue; /* what the other ranks have updated */
+            if (n->op == OP_RANK_BROADCAST && n->at.start == in->config->rank) continue;
             if (!add_written(&w, train, v, room))
                 return err_set(err, STATUS_WORLD, "%.*s is not a range to update",
                                STR_ARG(v->name));

@@ -7,13 +7,28 @@
  *
  * The sum stands at the head of the update and not behind each gradient, so that a step of many micro-batches is
  * summed once. Every rank has divided its loss by the rows of the whole step already: a sum is all that is left to do.
- * Hidden matrices (of Muon) and tables of which a step's rows are trained stay whole on every rank. */
+ * Hidden matrices (of Muon) stay whole on every rank, as do tables of which a step's rows are trained. With state and
+ * all, each matrix is updated by one rank, which alone has its momentum and sends the result to all: the products of an
+ * update are then shared too. The cut is ranks_owner's (collective.h). */
 #include "compile/compile_int.h"
 #include "ir/build.h"
 
 i32 shard_parts(const struct compile_config *c)
 {
     return c->shard == SHARD_STATE && c->ranks > 1 ? c->ranks : 1;
+}
+
+i32 shard_owners(const struct compile_config *c)
+{
+    return c->shard != SHARD_NONE && c->ranks > 1 ? c->ranks : 1;
+}
+
+void shard_matrix(struct graph *g, i32 matrix, i32 owner, i32 ranks)
+{
+    struct attrs at = { .start = owner, .ranks = ranks };
+    if (g->err.status) return;
+    graph_op(g, OP_RANK_BROADCAST, str_cat(g->perm, g->values[matrix].name, STR(".all")), &matrix,
+             1, &at);
 }
 
 static void reduce_tables(struct graph *g, const struct graph *train, const struct attrs *at)

@@ -15,6 +15,13 @@ static inline i64 ranks_begin(i64 count, i32 parts, i32 part)
 /* Elements of each rank's part, where `count` are dealt out in equal ones; the last may hold fewer. */
 static inline i64 ranks_part(i64 count, i64 ranks) { return (count + ranks - 1) / ranks; }
 
+/* Who has the tensor at [begin, begin + bytes) of a range of `all` bytes in which each is some rank's as a whole: the
+ * rank in whose equal part its middle lies, so that what a rank has is one stretch of the range. */
+static inline i32 ranks_owner(i64 begin, i64 bytes, i64 all, i32 ranks)
+{
+    return (i32)MIN((begin + bytes / 2) / MAX((all + ranks - 1) / ranks, 1), ranks - 1);
+}
+
 /* Of each rank this rank's part of a chunk, the largest that there is. */
 static inline i64 ranks_work_bytes(i64 count, i64 item_bytes, i64 ranks)
 {
