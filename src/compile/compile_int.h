@@ -106,7 +106,7 @@ i32         gradients_of(struct graph *g, const struct graph *train,
                          struct room room); /* the range "grads": all but those of tables' rows */
 /* Among how many ranks each group but the hidden one is dealt out; 1: it is not. */
 i32 shard_parts(const struct compile_config *c);
-/* Among how many ranks hidden matrices are dealt out, each as a whole: Muon's momentum and its work; 1: they are not. */
+/* Among how many ranks hidden matrices are dealt out, each whole: Muon's momentum and its work; 1: they are not. */
 i32  shard_owners(const struct compile_config *c);
 void shard_matrix(struct graph *g, i32 matrix, i32 owner, i32 ranks); /* to all, once updated */
 i32  shard_gradient(const struct graph *g,
