@@ -14,11 +14,12 @@ struct plan {
     const struct graph *update, *square; /* graphs that name ranges; NULL: there is none */
     i32                 persistents_max;
     i64                 align;
-    i64 parts;        /* that groups but the hidden one are dealt out in; 1: they are whole */
-    i32 owners, rank; /* that hidden matrices are dealt out to, each whole; 1: they are not */
-    i64 group_begin[GROUP_COUNT + 1]; /* of parameters */
-    i64 grads;                        /* begin of the gradients */
-    i64 end;
+    i64  parts;        /* that groups but the hidden one are dealt out in; 1: they are whole */
+    bool beside;       /* collectives are on a queue of their own */
+    i32  owners, rank; /* that hidden matrices are dealt out to, each whole; 1: they are not */
+    i64  group_begin[GROUP_COUNT + 1]; /* of parameters */
+    i64  grads;                        /* begin of the gradients */
+    i64  end;
 };
 
 static i64 aligned(i64 bytes, i64 align) { return (bytes + align - 1) / align * align; }
@@ -171,6 +172,8 @@ static i64 range_offset(struct plan *p, struct str name)
     return plan_find(p, r.of)->offset + skip - p->group_begin[state_begin(r)];
 }
 
+static bool is_collective(const struct node *n) { return op_info(n->op)->attrs & A_ranks; }
+
 static struct program *program_new(struct arena *perm, struct plan *p, struct graph *g)
 {
     struct program *prog = NEW(perm, struct program, 1);
@@ -186,7 +189,8 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
     }
     for (i32 i = 0; i < g->node_count; i++) {
         if (!op_is_view(g->nodes[i].op))
-            prog->instrs[prog->instr_count++] = (struct instr){ .node = i };
+            prog->instrs[prog->instr_count++] =
+                (struct instr){ .node = i, .queue = p->beside && is_collective(&g->nodes[i]) };
     }
     return prog;
 }
@@ -244,6 +248,7 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     p->set                = set;
     p->align              = target->align_bytes;
     p->parts              = shard_parts(config);
+    p->beside             = target->queues > 1;
     p->owners             = shard_owners(config);
     p->rank               = config->rank;
     p->update             = graphs[PROGRAM_UPDATE];

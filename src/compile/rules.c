@@ -287,14 +287,33 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
 }
 
 /* It looks at gradients and changes nothing. */
+/* Every matrix's gradient is summed over the ranks, once, behind what makes it. */
+enum status rule_early(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                       struct err *err)
+{
+    i32 *sums = NEW(&scratch, i32, g->value_count + 1);
+    if (!sums_early(in, g)) return STATUS_OK;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (n->op != OP_ALL_REDUCE || n->at.ranks != in->config->ranks) continue;
+        sums[n->in[0]] += g->values[n->in[0]].node < i ? 1 : 2;
+    }
+    for (i32 i = 0; i < g->value_count; i++)
+        if (sums[i] != is_summed_early(g, &g->values[i]))
+            return err_set(err, STATUS_WORLD, "%.*s is not summed over the ranks once",
+                           STR_ARG(g->values[i].name));
+    return STATUS_OK;
+}
+
 /* Every gradient is summed over all ranks, once, and every buffer comes from rank 0. */
 enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
                        struct err *err)
 {
     const struct graph *train = in->train;
     struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
-    enum group end  = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN; /* deal.c has the rest */
-    i64        all  = group_count(train, GROUP_HIDDEN, end, room);
+    enum group end   = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN;    /* deal.c has the rest */
+    enum group begin = sums_early(in, train) ? GROUP_REST : GROUP_HIDDEN; /* early.c has these */
+    i64        all   = group_count(train, begin, end, room);
     i64        sums = 0, tables = 0, buffers = 0;
     (void)scratch;
     for (i32 i = 0; i < g->node_count; i++) {

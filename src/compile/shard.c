@@ -63,17 +63,22 @@ static void reduce_groups(struct graph *g, const struct graph *train, struct roo
     }
 }
 
-enum status shard_gradients(struct graph *g, const struct compile_config *c,
-                            const struct graph *train, i64 align, struct err *err)
+enum status shard_gradients(struct graph *g, const struct pass_input *in, struct err *err)
 {
-    struct attrs at   = { .ranks = c->ranks };
-    struct room  room = { align, shard_parts(c) };
-    i32          amax = graph_find(train, STR("fp8.amax"));
+    const struct compile_config *c     = in->config;
+    const struct graph          *train = in->train;
+    struct attrs                 at    = { .ranks = c->ranks };
+    struct room                  room  = { in->target->align_bytes, shard_parts(c) };
+    i32                          amax  = graph_find(train, STR("fp8.amax"));
     if (deals(c)) reduce_groups(g, train, room, &at, GROUP_DECAY);
     else if (room.parts > 1) reduce_groups(g, train, room, &at, GROUP_FROZEN);
     else {
-        i32 grads = gradients_of(g, train, room);
-        graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
+        bool early = sums_early(in, train); /* then only the small ones are left */
+        bool none  = early && !group_count(train, GROUP_REST, GROUP_FROZEN, room);
+        i32  grads = none    ? -1
+                     : early ? group_range(g, VALUE_GRAD, "grads", train, GROUP_REST, room)
+                             : gradients_of(g, train, room);
+        if (!none) graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
     }
     reduce_tables(g, train, &at);
     share_buffers(g, train, &at);

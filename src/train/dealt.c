@@ -12,6 +12,14 @@ bool session_deals(const struct session *s)
     return s->ranks && s->config.shard == SHARD_ALL && s->ranks->count > 1;
 }
 
+bool session_calls(const struct session *s)
+{
+    const struct program *p = s->set->programs[PROGRAM_TRAIN];
+    for (i32 i = 0; s->ranks && p && i < p->graph->node_count; i++)
+        if (op_info(p->graph->nodes[i].op)->attrs & A_ranks) return true;
+    return session_deals(s);
+}
+
 bool session_shards(const struct session *s) { return parts_of(s) > 1 || session_deals(s); }
 
 i64 dealt_bytes(const struct dealt *d) { return d->bytes[0] + d->bytes[1]; }

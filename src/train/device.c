@@ -82,6 +82,7 @@ enum status session_backend(struct session *s, struct err *err)
     tune(s, s->settings->choices);
     s->backend->ranks = s->ranks;
     s->backend->table->describe(s->backend, &s->target);
+    if (s->settings->queues) s->target.queues = s->settings->queues;
     f64 gib = s->settings->train.memory_gib;
     if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);
     precision_resolve(s);

@@ -58,10 +58,9 @@ enum status together_batches(struct session *s, struct err *err)
     c->batch_last      = together_part(s, c->batch_last);
     c->eval_batch_last = together_part(s, c->eval_batch_last);
     if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
-    if (c->shard == SHARD_ALL) { /* nobody stands aside: the others gather its parts */
-        c->batch_last      = batch_last ? MAX(c->batch_last, 1) : 0;
-        c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
-    }
+    bool all = c->shard == SHARD_ALL; /* nobody stands aside: the others gather its parts */
+    if (all || s->target.queues > 1) c->batch_last = batch_last ? MAX(c->batch_last, 1) : 0;
+    if (all) c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
     return STATUS_OK;
 }
 
@@ -294,7 +293,7 @@ enum status together_ready(struct loop *l)
 void together_tell_failure(struct loop *l)
 {
     i64 none = 0;
-    if (session_deals(&l->s)) together_ready(l);
+    if (session_calls(&l->s)) together_ready(l);
     else together_step(l, &none);
 }
 

@@ -71,6 +71,8 @@ enum status session_backend(struct session *s, struct err *err);
 /* together.c: what several ranks must agree on; all of it does nothing where there is one. */
 /* Do the programs gather parameters from other ranks (train.shard=all)? Then all run the same ones. */
 bool session_deals(const struct session *s);
+/* Do those of gradients call other ranks, for that or because sums begin early? */
+bool session_calls(const struct session *s);
 /* What several ranks do otherwise than one would expect: weights that are not sharded, batch norms. */
 void together_notes(struct session *s);
 /* Samples of this rank's part of so many. */

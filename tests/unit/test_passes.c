@@ -77,6 +77,11 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
                                      .id     = PROGRAM_ADD,
                                      .build  = build_net,
                                      .batch  = BATCH };
+    if (!strcmp(pass, "early")) {
+        b->config.accumulate = 1;
+        b->target.queues     = 2;
+        b->in.id             = PROGRAM_TRAIN;
+    }
     if (update || square) {
         run_to(b, "accumulate", perm, scratch);
         b->in.train = b->g;
@@ -186,6 +191,7 @@ static void summed_twice(struct graph *g)
     const struct node *n = of_op(g, OP_ALL_REDUCE, false);
     graph_op(g, OP_ALL_REDUCE, STR("again"), n->in, 1, &n->at);
 }
+static void not_summed(struct graph *g) { of_op(g, OP_ALL_REDUCE, true)->op = OP_ALL_GATHER; }
 static void rows_not_summed(struct graph *g)
 {
     of_op(g, OP_ROWS_REDUCE, false)->op = OP_ALL_GATHER;
@@ -260,6 +266,9 @@ static const struct {
     { "deal", part_read, "head.weight.whole reads a part of a parameter" },
     { "deal", part_not_summed, "is not summed over the ranks" },
     { "deal", dead_forward, "nothing reads what dead makes" },
+    { "early", summed_twice, "is not summed over the ranks once" },
+    { "early", not_summed, "is not summed over the ranks once" },
+    { "early", too_few_ranks, "is not summed over the ranks once" },
     { "accumulate", added_twice, "is not added to once" },
     { "accumulate", not_added, "is not added to once" },
     { "accumulate", rows_added_twice, "is not added to once" },

@@ -1,6 +1,6 @@
 /* backend.c - the GPU behind the backend's table: one arena in device memory, one stream for all
  * programs, and each of them captured as a CUDA graph when it is prepared, so that a run is one launch. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/module/backend_int.h"
 #include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/nccl.h"
@@ -13,78 +13,11 @@
 enum { UNWRITTEN = 0xFF };         /* a NaN in every float type: what was never written shows */
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
-enum { STAGE_BYTES = 1 << 22, STAGES_FIRST = 2, STAGES_MAX = 64, STAGED_MIN = 1 << 16 };
 enum {
     PIN_BYTES = 1 << 28
 }; /* at once: the driver's locks are held meanwhile, and launches wait */
 
-/* What host data passes through, so that `put` need not wait and the next batch crosses the link beside
- * the programs: pinned memory, then as much of the device's, on a stream of its own; from there to its place in turn
- * with the programs, at the device's own speed. */
-struct stage {
-    u8         *pinned, *device;
-    cudaEvent_t arrived, done; /* on the device; in its place */
-    bool        busy;
-};
-
-/* A few bytes on their way to the host: `to` gets them when somebody waits for them. */
-enum { ANSWERS = 8, ANSWER_BYTES = 64 };
-struct answer {
-    u8         *pinned;
-    cudaEvent_t done;
-    void       *to; /* NULL: nothing is on its way */
-    i64         bytes;
-    ticket      ticket;
-};
-
-enum { COPIES = 16, COPY_BYTES_MIN = 1 << 15 }; /* timed: each twice the one before, up to 1 GiB */
-
-struct cuda {
-    struct backend base;
-    struct gpu     gpu;
-    struct str     name, bus_id;
-    i32            device;                     /* its number in this process */
-    i64            memory_bytes;               /* that was free once the context stood */
-    i64            link_bytes;                 /* of those, what NCCL has taken */
-    f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
-    u8            *arena;
-    i64            arena_bytes;
-    struct stage   stages[STAGES_MAX];
-    i32            stage_count, stage_next;
-    cudaStream_t   inputs; /* to the stages */
-    bool           begun;  /* a program has run: what is put from now on is mostly batches */
-    struct answer  answers[ANSWERS];
-    ticket         asked;          /* answers so far */
-    cudaStream_t   copies;         /* of state, beside the programs */
-    cudaEvent_t    marked, copied; /* the state is there; all copies of it are */
-    u8            *pinned;         /* memory that copies go to */
-    i64            pinned_bytes;   /* of it, from the beginning */
-    bool           keeps_choices;  /* on disk */
-    f64            copy_s[COPIES]; /* of COPY_BYTES_MIN << i; 0: not timed */
-    struct arena  *perm;           /* of whoever opened it */
-};
-
-struct
-    ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
-    const struct gpu_kernel *kernel;
-    struct gpu_call          call;
-    i32                      instr;
-};
-
-struct prepared {
-    struct ready   *list;
-    i32             count;
-    bool           *joined; /* by instruction: a kernel of one before it does its work */
-    cudaGraphExec_t graph;  /* NULL: it could not be captured */
-};
-
 static struct cuda *cuda_of(struct backend *b) { return (struct cuda *)b; }
-
-/* A driver that fails in the middle of a run leaves nothing to go on with. */
-static void must(cudaError_t e)
-{
-    if (e != cudaSuccess) assert_failed(cudaGetErrorString(e), __FILE__, __LINE__);
-}
 
 /* --- waiting, for other ranks too --- */
 
@@ -276,6 +209,7 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->memory_bytes      = cuda->memory_bytes - cuda->link_bytes;
     t->threads           = 1;
     t->gpus              = 1;
+    t->queues            = gpu_is_off(STR("queues")) ? 1 : 2;
     t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
     t->flops_s[DT_F32]   = cuda->flops_s;
     t->flops_s[DT_BF16]  = t->flops_s[DT_F16] =
@@ -381,21 +315,6 @@ static void prepare_chain(const struct node *n, struct prepared *to, struct aren
 
 /* --- sums over rows, by the kernel that makes the rows --- */
 
-/* Does the instruction read or write any of these bytes of the arena? */
-static bool touches(const struct program *p, i32 index, i64 begin, i64 end)
-{
-    const struct instr *instr = &p->instrs[index];
-    const struct node  *n     = &p->graph->nodes[instr->node];
-    bool                any   = instr->work_bytes && instr->work_offset < end &&
-               instr->work_offset + instr->work_bytes > begin;
-    for (i32 k = 0; k < n->in_count + node_results(n); k++) {
-        i32 value = k < n->in_count ? n->in[k] : n->out + k - n->in_count;
-        i64 at    = p->offset[value];
-        any |= at < end && at + type_bytes(p->graph->values[value].type) > begin;
-    }
-    return any;
-}
-
 /* The sum over rows of what this instruction stores (the gradient of the bias that was added there), if it may as well
  * be written now: nothing until then touches its bytes. -1: there is none. */
 static i32 find_sum(const struct program *p, i32 index)
@@ -409,7 +328,7 @@ static i32 find_sum(const struct program *p, i32 index)
             !type_eq(type, g->values[n->out + 1].type))
             continue;
         for (i32 k = index; k < i; k++)
-            if (touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type)))
+            if (instr_touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type)))
                 return -1;
         return i;
     }
@@ -447,17 +366,12 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     return STATUS_OK;
 }
 
-static void run_all(const struct prepared *p)
-{
-    for (i32 i = 0; i < p->count; i++) p->list[i].kernel->run(&p->list[i].call);
-}
-
 static void capture(struct cuda *cuda, struct prepared *prepared)
 {
     cudaGraph_t graph = NULL;
     if (cudaStreamBeginCapture(cuda->gpu.stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess)
         return;
-    run_all(prepared);
+    queues_run(cuda, prepared);
     if (cudaStreamEndCapture(cuda->gpu.stream, &graph) != cudaSuccess ||
         cudaGraphInstantiate(&prepared->graph, graph, 0) != cudaSuccess)
         prepared->graph = NULL;
@@ -476,6 +390,7 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     ASSERT(cuda->arena);
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
+    if (!st) st = queues_prepare(cuda, p, prepared, err);
     if (!st) capture(cuda, prepared);
     if (!st) st = nccl_status(err);
     if (!st && cuda->keeps_choices) /* a disk that refuses costs the next run its tries, no more */
@@ -603,7 +518,7 @@ static ticket cuda_run(struct backend *b, const struct program *p)
     cuda->begun = true;
     if (cuda->base.ranks && cuda->base.ranks->failed.status) return 0; /* the link is cut */
     if (prepared->graph) must(cudaGraphLaunch(prepared->graph, cuda->gpu.stream));
-    else run_all(prepared);
+    else queues_run(cuda, prepared);
     must(cudaGetLastError());
     if (!prepared->graph && nccl_linked()) look_at_ranks(cuda, os_real()->now_ns(os_real()));
     return 0;
@@ -674,17 +589,18 @@ static void cuda_unpin(struct backend *b)
 
 static void cuda_time(struct backend *b, const struct program *p, f64 *seconds)
 {
-    struct cuda           *cuda     = cuda_of(b);
     const struct prepared *prepared = p->prepared;
     cudaEvent_t            from, to;
+    (void)b;
     must(cudaEventCreate(&from));
     must(cudaEventCreate(&to));
     for (i32 i = 0; i < p->instr_count; i++) seconds[i] = 0;
     for (i32 i = 0; i < prepared->count; i++) {
-        f32 ms = 0;
-        must(cudaEventRecord(from, cuda->gpu.stream));
-        prepared->list[i].kernel->run(&prepared->list[i].call);
-        must(cudaEventRecord(to, cuda->gpu.stream));
+        const struct gpu_call *call = &prepared->list[i].call;
+        f32                    ms   = 0;
+        must(cudaEventRecord(from, call->gpu->stream));
+        prepared->list[i].kernel->run(call);
+        must(cudaEventRecord(to, call->gpu->stream));
         must(cudaEventSynchronize(to));
         must(cudaEventElapsedTime(&ms, from, to));
         seconds[prepared->list[i].instr] += (f64)ms * 1e-3;
@@ -750,6 +666,9 @@ static void cuda_close(struct backend *b)
     if (cuda->copied) cudaEventDestroy(cuda->copied);
     if (cuda->copies) cudaStreamDestroy(cuda->copies);
     if (cuda->inputs) cudaStreamDestroy(cuda->inputs);
+    if (cuda->beside.stream) cudaStreamDestroy(cuda->beside.stream);
+    if (cuda->forked) cudaEventDestroy(cuda->forked);
+    if (cuda->rejoined) cudaEventDestroy(cuda->rejoined);
     if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
     cuda->arena = NULL;
 }

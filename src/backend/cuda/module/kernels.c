@@ -1,5 +1,5 @@
 /* kernels.c - one ordered list of all CUDA kernels. */
-#include "backend/cuda/module/gpu.h"
+#include "backend/cuda/module/backend_int.h"
 #include "base/os.h"
 
 #define FAMILY(name, table)                                                                        \
@@ -42,6 +42,15 @@ static bool is_off(struct str family, const struct gpu_kernel *k)
             str_eq(word, str_of(k->name)))
             return true;
     }
+    return false;
+}
+
+bool gpu_is_off(struct str family)
+{
+    struct os *os  = os_real();
+    struct str off = os->env(os, "FRUGAL_GPU_OFF"), word;
+    while (str_cut(&off, ',', &word))
+        if (str_eq(word, family)) return true;
     return false;
 }
 
