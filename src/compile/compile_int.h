@@ -46,9 +46,9 @@ bool               pass_applies(const struct pass *p, const struct pass_input *i
 enum status run_passes(struct graph *g, enum pass_stage stage, const struct pass_input *in,
                        struct pass_list *texts, struct arena scratch, struct err *err);
 
-rule_fn rule_deal, rule_early, rule_shard, rule_build, rule_freeze, rule_hidden, rule_tables,
-    rule_differentiate, rule_remove_dead, rule_precision, rule_fp8, rule_accumulate, rule_update,
-    rule_square, rule_recompute, rule_fuse;
+rule_fn rule_deal, rule_early, rule_ahead, rule_shard, rule_build, rule_freeze, rule_hidden,
+    rule_tables, rule_differentiate, rule_remove_dead, rule_precision, rule_fp8, rule_accumulate,
+    rule_update, rule_square, rule_recompute, rule_fuse;
 
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
@@ -99,6 +99,7 @@ enum status deal_out(struct graph *g, const struct pass_input *input, struct are
 bool        plan_deals(const struct plan *p, struct str param); /* layout.c */
 void        drop_gathered(const struct graph *g, bool *drop);   /* recomputation: gathered again */
 
+void gather_ahead(struct graph *g, struct arena scratch); /* ahead.c */
 /* Sums gradients of matrices over the ranks as they come: early.c. */
 bool        sums_early(const struct pass_input *in, const struct graph *train);
 bool        is_summed_early(const struct graph *train, const struct value *grad);

@@ -163,6 +163,16 @@ static enum status pass_recompute(struct graph *g, const struct pass_input *in,
     return st;
 }
 
+static bool gathers_ahead(const struct pass_input *in) { return has_queue(in) && is_dealt(in); }
+
+static enum status pass_ahead(struct graph *g, const struct pass_input *in, struct arena scratch,
+                              struct err *err)
+{
+    (void)in, (void)err;
+    gather_ahead(g, scratch);
+    return STATUS_OK;
+}
+
 static enum status pass_fuse(struct graph *g, const struct pass_input *in, struct arena scratch,
                              struct err *err)
 {
@@ -187,6 +197,7 @@ static const struct pass passes[] = {
     { "update", UPDATE, STAGE_GRAPH, NULL, pass_update, rule_update },
     { "square", SQUARE, STAGE_GRAPH, NULL, pass_square, rule_square },
     { "recompute", GRADIENTS, STAGE_PLACED, recomputes, pass_recompute, rule_recompute },
+    { "ahead", BATCHES, STAGE_PLACED, gathers_ahead, pass_ahead, rule_ahead },
     { "fuse", ALL, STAGE_PLACED, NULL, pass_fuse, rule_fuse },
 };
 _Static_assert(sizeof passes / sizeof *passes <= PASSES_MAX, "PASSES_MAX is too small");

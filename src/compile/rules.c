@@ -371,6 +371,37 @@ enum status rule_recompute(const struct graph *g, const struct pass_input *in, s
     return STATUS_OK;
 }
 
+static i32 first_reader(const struct graph *g, i32 value)
+{
+    for (i32 i = g->values[value].node + 1; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++)
+            if (graph_viewed(g, g->nodes[i].in[k]) == value && !op_is_view(g->nodes[i].op))
+                return i;
+    return g->node_count;
+}
+
+/* Where a gathered weight is first read, the next one of that half is on its way, and no other. */
+enum status rule_ahead(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                       struct err *err)
+{
+    i32 *reader = NEW(&scratch, i32, g->node_count + 1);
+    (void)in;
+    for (i32 i = 0; i < g->node_count; i++)
+        if (g->nodes[i].op == OP_GATHER_PARTS) reader[i] = first_reader(g, g->nodes[i].out);
+    for (i32 i = 0; i < g->node_count; i++) {
+        i32 end = i < g->forward_count ? g->forward_count : g->node_count, ahead = 0, later = 0;
+        for (i32 k = i + 1; reader[i] && k < end; k++) {
+            if (!reader[k]) continue;
+            if (k > reader[i]) later++;
+            else if (reader[k] > reader[i]) ahead++; /* not for the same */
+        }
+        if (ahead > 1 || (!ahead && later))
+            return err_set(err, STATUS_WORLD, "%.*s has %d gathered before it is read, not one",
+                           STR_ARG(g->nodes[i].name), ahead);
+    }
+    return STATUS_OK;
+}
+
 /* Only what was asked for and the target can do is fused, and nothing is left over. */
 enum status rule_fuse(const struct graph *g, const struct pass_input *in, struct arena scratch,
                       struct err *err)

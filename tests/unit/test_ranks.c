@@ -359,7 +359,9 @@ TEST(sums_that_begin_early_are_the_same)
     struct str               folder   = text_folder(perm, test_seed());
     for (i64 m = 0; m < COUNT_OF(models); m++)
         for (i64 w = 0; w < COUNT_OF(shards); w++) {
-            const char     *set[] = { "train.batch=24", "train.precision=fp32", shards[w] };
+            const char     *set[] = { "train.batch=24",
+                                  m % 2 ? "train.precision=fp32" : "train.precision=bf16",
+                                      shards[w] };
             struct arena    room  = *perm;
             struct settings s     = settings_with(&room, folder, m, set, COUNT_OF(set));
             struct run     *plain = run_ranks(&room, &s, 3);

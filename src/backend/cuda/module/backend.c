@@ -668,7 +668,6 @@ static void cuda_close(struct backend *b)
     if (cuda->inputs) cudaStreamDestroy(cuda->inputs);
     if (cuda->beside.stream) cudaStreamDestroy(cuda->beside.stream);
     if (cuda->forked) cudaEventDestroy(cuda->forked);
-    if (cuda->rejoined) cudaEventDestroy(cuda->rejoined);
     if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
     cuda->arena = NULL;
 }

@@ -31,7 +31,7 @@ struct cuda {
     struct backend base;
     struct gpu     gpu;
     struct gpu     beside; /* the same with the stream of queue 1, where a program has that */
-    cudaEvent_t    forked, rejoined;
+    cudaEvent_t    forked;
     struct str     name, bus_id;
     i32            device;                     /* its number in this process */
     i64            memory_bytes;               /* that was free once the context stood */
@@ -59,15 +59,17 @@ struct
     const struct gpu_kernel *kernel;
     struct gpu_call          call;
     i32                      instr;
-    bool                     waits; /* for what runs beside, whose bytes it touches */
+    const struct ready
+               *waits; /* for this, which runs beside and whose bytes it touches; NULL: for none */
+    cudaEvent_t done;  /* of what runs beside */
 };
 
 struct prepared {
-    struct ready   *list;
-    i32             count;
-    bool           *joined;        /* by instruction: a kernel of one before it does its work */
-    bool            ends_together; /* something runs beside until the end */
-    cudaGraphExec_t graph;         /* NULL: it could not be captured */
+    struct ready       *list;
+    i32                 count;
+    bool               *joined; /* by instruction: a kernel of one before it does its work */
+    const struct ready *last;   /* that runs beside until the end; NULL: none does */
+    cudaGraphExec_t     graph;  /* NULL: it could not be captured */
 };
 
 /* A driver that fails in the middle of a run leaves nothing to go on with. */

@@ -48,7 +48,7 @@ static bool collide(const struct cuda *cuda, const struct program *p, const stru
     return any;
 }
 
-static enum status open_beside(struct cuda *cuda, struct err *err)
+static cudaError_t open_beside(struct cuda *cuda)
 {
     cudaStream_t stream = cuda->beside.stream;
     cudaError_t  e      = cudaSuccess;
@@ -58,53 +58,61 @@ static enum status open_beside(struct cuda *cuda, struct err *err)
         if (e == cudaSuccess)
             e = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, high);
         if (e == cudaSuccess) e = cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming);
-        if (e == cudaSuccess) e = cudaEventCreateWithFlags(&cuda->rejoined, cudaEventDisableTiming);
     }
     cuda->beside        = cuda->gpu;
     cuda->beside.stream = stream;
+    return e;
+}
+
+/* The last of list[from..to) that runs beside and touches bytes of `r`; -1: none does. */
+static i32 find_collision(const struct cuda *cuda, const struct program *p,
+                          const struct ready *list, i32 from, i32 to, const struct ready *r)
+{
+    for (i32 k = to - 1; k >= from; k--)
+        if (is_beside(cuda, &list[k]) && collide(cuda, p, r, list[k].instr)) return k;
+    return -1;
+}
+
+enum status queues_prepare(struct cuda *cuda, const struct program *p, struct prepared *to,
+                           struct err *err)
+{
+    i32         open = 0, last = -1; /* before `open` all have been waited for */
+    cudaError_t e = cudaSuccess;
+    for (i32 i = 0; e == cudaSuccess && i < to->count; i++) {
+        struct ready *r = &to->list[i];
+        if (p->instrs[r->instr].queue) {
+            e = open_beside(cuda);
+            if (e == cudaSuccess) e = cudaEventCreateWithFlags(&r->done, cudaEventDisableTiming);
+            r->call.gpu = &cuda->beside;
+            last        = i;
+            continue;
+        }
+        i32 k = last < open ? -1 : find_collision(cuda, p, to->list, open, last + 1, r);
+        if (k < 0) continue;
+        r->waits = &to->list[k];
+        open     = k + 1;
+    }
+    to->last = last >= open ? &to->list[last] : NULL;
     return e == cudaSuccess
                ? STATUS_OK
                : err_set(err, STATUS_WORLD, "the GPU refuses a stream: %s", cudaGetErrorString(e));
 }
 
-/* Queue 1 has what a program says; queue 0 waits for it where it touches the same bytes, and at the end. */
-enum status queues_prepare(struct cuda *cuda, const struct program *p, struct prepared *to,
-                           struct err *err)
+static void run_beside(struct cuda *cuda, const struct ready *r)
 {
-    i32         first = -1; /* of those that nobody has waited for */
-    enum status st    = STATUS_OK;
-    for (i32 i = 0; !st && i < to->count; i++) {
-        struct ready *r = &to->list[i];
-        if (p->instrs[r->instr].queue) {
-            st          = open_beside(cuda, err);
-            r->call.gpu = &cuda->beside;
-            if (first < 0) first = i;
-            continue;
-        }
-        for (i32 k = first; k >= 0 && k < i && !r->waits; k++)
-            r->waits = is_beside(cuda, &to->list[k]) && collide(cuda, p, r, to->list[k].instr);
-        if (r->waits) first = -1;
-    }
-    to->ends_together = first >= 0;
-    return st;
-}
-
-static void rejoin(struct cuda *cuda)
-{
-    must(cudaEventRecord(cuda->rejoined, cuda->beside.stream));
-    must(cudaStreamWaitEvent(cuda->gpu.stream, cuda->rejoined, 0));
+    must(cudaEventRecord(cuda->forked, cuda->gpu.stream)); /* after all that was launched so far */
+    must(cudaStreamWaitEvent(cuda->beside.stream, cuda->forked, 0));
+    r->kernel->run(&r->call);
+    must(cudaEventRecord(r->done, cuda->beside.stream));
 }
 
 void queues_run(struct cuda *cuda, const struct prepared *p)
 {
     for (i32 i = 0; i < p->count; i++) {
         const struct ready *r = &p->list[i];
-        if (r->waits) rejoin(cuda);
-        if (is_beside(cuda, r)) { /* after all that was launched before it */
-            must(cudaEventRecord(cuda->forked, cuda->gpu.stream));
-            must(cudaStreamWaitEvent(cuda->beside.stream, cuda->forked, 0));
-        }
-        r->kernel->run(&r->call);
+        if (r->waits) must(cudaStreamWaitEvent(cuda->gpu.stream, r->waits->done, 0));
+        if (is_beside(cuda, r)) run_beside(cuda, r);
+        else r->kernel->run(&r->call);
     }
-    if (p->ends_together) rejoin(cuda);
+    if (p->last) must(cudaStreamWaitEvent(cuda->gpu.stream, p->last->done, 0));
 }
