@@ -1,7 +1,7 @@
 # What the program and the CUDA module must agree on (structures, the order of ops, the layout of programs) is in the
 # headers that both are compiled with: their hash is the text frugal_cuda_build of each, and src/backend/cuda/load.c
 # compares the two.
-file(GLOB shared CONFIGURE_DEPENDS src/base/*.h src/ir/*.h src/ir/*.def src/backend/*.h src/backend/cuda/*.h)
+file(GLOB shared CONFIGURE_DEPENDS src/base/*.h src/ir/*.h src/ir/*.def src/backend/*.h src/backend/cuda/*.h src/backend/ranks/ranks.h)
 set(all "${PROJECT_VERSION}")
 foreach(file ${shared})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})

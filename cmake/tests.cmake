@@ -90,6 +90,10 @@ foreach(name test_nvml test_problems)
     add_dependencies(${name} fake_nvml)
 endforeach()
 
+if(CUDA_INCLUDE)
+    target_include_directories(test_nccl SYSTEM PRIVATE ${CUDA_INCLUDE}) # nccl.h includes CUDA's
+endif()
+
 # CUDA modules that are not of this build.
 add_library(fake_module MODULE tests/fake/module.c)
 add_library(fake_module_old MODULE tests/fake/module.c)

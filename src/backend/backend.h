@@ -37,6 +37,9 @@ struct backend_part {
     i64 offset, bytes; /* at most BACKEND_PART_BYTES */
 };
 typedef void backend_fill(void *context, i64 part, void *to, i32 worker);
+struct backend_key {
+    char bytes[128]; /* as many as NCCL's */
+};
 
 struct backend_table {
     const char *name;
@@ -74,6 +77,13 @@ struct backend_table {
     i64 (*used_bytes)(struct backend *);
     /* Of the device's memory, by its driver, since open: arena, libraries and graphs. NULL: it is the host's. */
     i64 (*device_bytes)(struct backend *);
+    /* Of devices with an engine of their own for collectives (NCCL); NULL: backend->ranks carries them. `engine` finds
+     * it, and fills the key of a new link where `key` is not NULL, as one rank does for all; `link` returns when all
+     * `ranks` have called it with that key. Both before `prepare`, and a rank that goes away later sets
+     * backend->ranks->failed in whoever waits: what its programs write is worth nothing from then on. */
+    enum status (*engine)(struct backend *, struct backend_key *key, struct err *);
+    enum status (*link)(struct backend *, const struct backend_key *, i32 rank, i32 ranks,
+                        struct err *);
     void (*close)(struct backend *);
 };
 

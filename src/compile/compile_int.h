@@ -27,7 +27,7 @@ typedef enum status pass_fn(struct graph *g, const struct pass_input *in, struct
 typedef enum status rule_fn(const struct graph *g, const struct pass_input *in,
                             struct arena scratch, struct err *err);
 
-enum { PASSES_MAX = 16 };
+enum { PASSES_MAX = 20 };
 
 struct pass {
     const char     *name;
@@ -46,9 +46,9 @@ bool               pass_applies(const struct pass *p, const struct pass_input *i
 enum status run_passes(struct graph *g, enum pass_stage stage, const struct pass_input *in,
                        struct pass_list *texts, struct arena scratch, struct err *err);
 
-rule_fn rule_deal, rule_shard, rule_build, rule_freeze, rule_hidden, rule_tables,
-    rule_differentiate, rule_remove_dead, rule_precision, rule_fp8, rule_accumulate, rule_update,
-    rule_square, rule_recompute, rule_fuse;
+rule_fn rule_deal, rule_early, rule_ahead, rule_shard, rule_build, rule_freeze, rule_hidden,
+    rule_tables, rule_differentiate, rule_remove_dead, rule_precision, rule_fp8, rule_accumulate,
+    rule_update, rule_square, rule_recompute, rule_fuse;
 
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
@@ -99,13 +99,21 @@ enum status deal_out(struct graph *g, const struct pass_input *input, struct are
 bool        plan_deals(const struct plan *p, struct str param); /* layout.c */
 void        drop_gathered(const struct graph *g, bool *drop);   /* recomputation: gathered again */
 
+void gather_ahead(struct graph *g, struct arena scratch); /* ahead.c */
+/* Sums gradients of matrices over the ranks as they come: early.c. */
+bool        sums_early(const struct pass_input *in, const struct graph *train);
+bool        is_summed_early(const struct graph *train, const struct value *grad);
+enum status sum_early(struct graph *g, const struct pass_input *in, struct arena scratch,
+                      struct err *err);
 /* Sums gradients over the ranks, at the head of that program: shard.c. */
-enum status shard_gradients(struct graph *g, const struct compile_config *c,
-                            const struct graph *train, i64 align_bytes, struct err *err);
+enum status shard_gradients(struct graph *g, const struct pass_input *in, struct err *err);
 i32         gradients_of(struct graph *g, const struct graph *train,
                          struct room room); /* the range "grads": all but those of tables' rows */
 /* Among how many ranks each group but the hidden one is dealt out; 1: it is not. */
-i32  shard_parts(const struct compile_config *c);
+i32 shard_parts(const struct compile_config *c);
+/* Among how many ranks hidden matrices are dealt out, each whole: Muon's momentum and its work; 1: they are not. */
+i32  shard_owners(const struct compile_config *c);
+void shard_matrix(struct graph *g, i32 matrix, i32 owner, i32 ranks); /* to all, once updated */
 i32  shard_gradient(const struct graph *g,
                     struct str          range); /* this rank's part of its sum; -1: none */
 i32  shard_square(struct graph *g, const struct compile_config *c, const struct graph *train,

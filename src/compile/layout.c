@@ -7,16 +7,19 @@
  * sweep or a shard is one range. Inputs and outputs take the largest size any program gives
  * them. Padding between tensors is zero and stays zero under every optimiser. */
 #include "compile/compile_int.h"
+#include "ir/collective.h"
 
 struct plan {
     struct program_set *set;
     const struct graph *update, *square; /* graphs that name ranges; NULL: there is none */
     i32                 persistents_max;
     i64                 align;
-    i64 parts; /* that groups but the hidden one are dealt out in; 1: they are whole */
-    i64 group_begin[GROUP_COUNT + 1]; /* of parameters */
-    i64 grads;                        /* begin of the gradients */
-    i64 end;
+    i64  parts;        /* that groups but the hidden one are dealt out in; 1: they are whole */
+    bool beside;       /* collectives are on a queue of their own */
+    i32  owners, rank; /* that hidden matrices are dealt out to, each whole; 1: they are not */
+    i64  group_begin[GROUP_COUNT + 1]; /* of parameters */
+    i64  grads;                        /* begin of the gradients */
+    i64  end;
 };
 
 static i64 aligned(i64 bytes, i64 align) { return (bytes + align - 1) / align * align; }
@@ -131,6 +134,22 @@ static enum group state_end(struct range r)
     return r.group == GROUP_HIDDEN ? GROUP_DECAY : GROUP_FROZEN;
 }
 
+/* The stretch of hidden matrices that a rank updates, from where on in the arena; empty: none is its. */
+static i64 owned_bytes(const struct plan *p, i32 rank, i64 *begin)
+{
+    i64 first = p->group_begin[GROUP_HIDDEN], all = p->group_begin[GROUP_DECAY] - first, end = 0;
+    *begin = INT64_MAX;
+    for (i32 i = 0; i < p->set->persistent_count; i++) {
+        const struct persistent *t     = &p->set->persistents[i];
+        i64                      bytes = type_bytes(t->type);
+        if (t->kind != VALUE_PARAM || t->offset < first || t->offset >= first + all) continue;
+        if (ranks_owner(t->offset - first, bytes, all, p->owners) != rank) continue;
+        *begin = MIN(*begin, t->offset);
+        end    = MAX(end, t->offset + aligned(bytes, p->align));
+    }
+    return end ? end - *begin : 0;
+}
+
 /* Where the range begins: as far into its whole as into the parameters. */
 static i64 range_offset(struct plan *p, struct str name)
 {
@@ -145,8 +164,15 @@ static i64 range_offset(struct plan *p, struct str name)
     }
     if (str_eq(r.of, STR("params"))) return skip;
     if (str_eq(r.of, STR("grads"))) return p->grads + skip;
+    if (r.group == GROUP_HIDDEN && p->owners > 1) {
+        i64 begin, bytes = owned_bytes(p, p->rank, &begin);
+        ASSERT(skip >= begin && skip < begin + bytes);
+        return plan_find(p, r.of)->offset + skip - begin;
+    }
     return plan_find(p, r.of)->offset + skip - p->group_begin[state_begin(r)];
 }
+
+static bool is_collective(const struct node *n) { return op_info(n->op)->attrs & A_ranks; }
 
 static struct program *program_new(struct arena *perm, struct plan *p, struct graph *g)
 {
@@ -163,7 +189,8 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
     }
     for (i32 i = 0; i < g->node_count; i++) {
         if (!op_is_view(g->nodes[i].op))
-            prog->instrs[prog->instr_count++] = (struct instr){ .node = i };
+            prog->instrs[prog->instr_count++] =
+                (struct instr){ .node = i, .queue = p->beside && is_collective(&g->nodes[i]) };
     }
     return prog;
 }
@@ -196,6 +223,23 @@ static enum status add_states(struct plan *p, struct err *err)
     return STATUS_OK;
 }
 
+/* Muon's momentum where each rank has that of its own matrices: as much room in all of them, also in one that has none,
+ * so that they lay out the same arena. */
+static void add_owned_state(struct plan *p)
+{
+    i64 most = 0, begin;
+    i32 at   = 0;
+    while (at < p->set->persistent_count && !p->set->persistents[at].hidden) at++;
+    if (p->owners < 2 || !p->update || at == p->set->persistent_count) return;
+    for (i32 i = 0; i < p->owners; i++) most = MAX(most, owned_bytes(p, i, &begin));
+    enum dtype dtype = p->set->persistents[at].type.dtype;
+    ASSERT(p->set->persistent_count < p->persistents_max);
+    p->set->persistents[p->set->persistent_count++] =
+        (struct persistent){ .name = STR("muon.momentum"),
+                             .kind = VALUE_STATE,
+                             .type = type_of(dtype, shape_1(most / dtype_bytes(dtype))) };
+}
+
 enum status lay_out_persistents(struct arena *perm, const struct target *target,
                                 const struct compile_config *config, struct graph *const *graphs,
                                 struct program_set *set, struct plan **out, struct err *err)
@@ -204,6 +248,9 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     p->set                = set;
     p->align              = target->align_bytes;
     p->parts              = shard_parts(config);
+    p->beside             = target->queues > 1;
+    p->owners             = shard_owners(config);
+    p->rank               = config->rank;
     p->update             = graphs[PROGRAM_UPDATE];
     p->square             = graphs[PROGRAM_SQUARE];
     p->persistents_max    = 8;
@@ -216,6 +263,7 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     }
     place_params(p);
     place_grads(p);
+    add_owned_state(p);
     enum status st = add_states(p, err);
     if (st) return st;
     place_others(p);

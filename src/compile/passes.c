@@ -113,13 +113,24 @@ static enum status pass_deal(struct graph *g, const struct pass_input *in, struc
     return deal_out(g, in, scratch, err);
 }
 
-static bool has_ranks(const struct pass_input *in) { return in->config->ranks > 1; }
+static bool has_queue(const struct pass_input *in)
+{
+    return in->config->ranks > 0 && in->target->queues > 1;
+}
+
+static enum status pass_early(struct graph *g, const struct pass_input *in, struct arena scratch,
+                              struct err *err)
+{
+    return sums_early(in, g) ? sum_early(g, in, scratch, err) : STATUS_OK;
+}
+
+static bool has_ranks(const struct pass_input *in) { return in->config->ranks > 0; }
 
 static enum status pass_shard(struct graph *g, const struct pass_input *in, struct arena scratch,
                               struct err *err)
 {
     (void)scratch;
-    return shard_gradients(g, in->config, in->train, in->target->align_bytes, err);
+    return shard_gradients(g, in, err);
 }
 
 static enum status pass_update(struct graph *g, const struct pass_input *in, struct arena scratch,
@@ -152,6 +163,16 @@ static enum status pass_recompute(struct graph *g, const struct pass_input *in,
     return st;
 }
 
+static bool gathers_ahead(const struct pass_input *in) { return has_queue(in) && is_dealt(in); }
+
+static enum status pass_ahead(struct graph *g, const struct pass_input *in, struct arena scratch,
+                              struct err *err)
+{
+    (void)in, (void)err;
+    gather_ahead(g, scratch);
+    return STATUS_OK;
+}
+
 static enum status pass_fuse(struct graph *g, const struct pass_input *in, struct arena scratch,
                              struct err *err)
 {
@@ -170,11 +191,13 @@ static const struct pass passes[] = {
     { "precision", BATCHES, STAGE_GRAPH, is_low, pass_precision, rule_precision },
     { "fp8", GRADIENTS, STAGE_GRAPH, has_fp8, pass_fp8, rule_fp8 },
     { "deal", BATCHES, STAGE_GRAPH, is_dealt, pass_deal, rule_deal },
+    { "early", GRADIENTS, STAGE_GRAPH, has_queue, pass_early, rule_early },
     { "accumulate", LATER, STAGE_GRAPH, NULL, pass_accumulate, rule_accumulate },
     { "shard", UPDATE, STAGE_GRAPH, has_ranks, pass_shard, rule_shard },
     { "update", UPDATE, STAGE_GRAPH, NULL, pass_update, rule_update },
     { "square", SQUARE, STAGE_GRAPH, NULL, pass_square, rule_square },
     { "recompute", GRADIENTS, STAGE_PLACED, recomputes, pass_recompute, rule_recompute },
+    { "ahead", BATCHES, STAGE_PLACED, gathers_ahead, pass_ahead, rule_ahead },
     { "fuse", ALL, STAGE_PLACED, NULL, pass_fuse, rule_fuse },
 };
 _Static_assert(sizeof passes / sizeof *passes <= PASSES_MAX, "PASSES_MAX is too small");

@@ -272,6 +272,7 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
             const struct value *v = &g->values[n->in[k]];
             if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
             if (n->op == OP_ALL_GATHER) continue; /* what the other ranks have updated */
+            if (n->op == OP_RANK_BROADCAST && n->at.start == in->config->rank) continue;
             if (!add_written(&w, train, v, room))
                 return err_set(err, STATUS_WORLD, "%.*s is not a range to update",
                                STR_ARG(v->name));
@@ -288,14 +289,33 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
 }
 
 /* It looks at gradients and changes nothing. */
+/* Every matrix's gradient is summed over the ranks, once, behind what makes it. */
+enum status rule_early(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                       struct err *err)
+{
+    i32 *sums = NEW(&scratch, i32, g->value_count + 1);
+    if (!sums_early(in, g)) return STATUS_OK;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (n->op != OP_ALL_REDUCE || n->at.ranks != in->config->ranks) continue;
+        sums[n->in[0]] += g->values[n->in[0]].node < i ? 1 : 2;
+    }
+    for (i32 i = 0; i < g->value_count; i++)
+        if (sums[i] != is_summed_early(g, &g->values[i]))
+            return err_set(err, STATUS_WORLD, "%.*s is not summed over the ranks once",
+                           STR_ARG(g->values[i].name));
+    return STATUS_OK;
+}
+
 /* Every gradient is summed over all ranks, once, and every buffer comes from rank 0. */
 enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
                        struct err *err)
 {
     const struct graph *train = in->train;
     struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
-    enum group end  = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN; /* deal.c has the rest */
-    i64        all  = group_count(train, GROUP_HIDDEN, end, room);
+    enum group end   = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN;    /* deal.c has the rest */
+    enum group begin = sums_early(in, train) ? GROUP_REST : GROUP_HIDDEN; /* early.c has these */
+    i64        all   = group_count(train, begin, end, room);
     i64        sums = 0, tables = 0, buffers = 0;
     (void)scratch;
     for (i32 i = 0; i < g->node_count; i++) {
@@ -349,6 +369,37 @@ enum status rule_recompute(const struct graph *g, const struct pass_input *in, s
                 return err_set(err, STATUS_WORLD, "%.*s writes %.*s again", STR_ARG(n->name),
                                STR_ARG(v->name));
         }
+    }
+    return STATUS_OK;
+}
+
+static i32 first_reader(const struct graph *g, i32 value)
+{
+    for (i32 i = g->values[value].node + 1; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++)
+            if (graph_viewed(g, g->nodes[i].in[k]) == value && !op_is_view(g->nodes[i].op))
+                return i;
+    return g->node_count;
+}
+
+/* Where a gathered weight is first read, the next one of that half is on its way, and no other. */
+enum status rule_ahead(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                       struct err *err)
+{
+    i32 *reader = NEW(&scratch, i32, g->node_count + 1);
+    (void)in;
+    for (i32 i = 0; i < g->node_count; i++)
+        if (g->nodes[i].op == OP_GATHER_PARTS) reader[i] = first_reader(g, g->nodes[i].out);
+    for (i32 i = 0; i < g->node_count; i++) {
+        i32 end = i < g->forward_count ? g->forward_count : g->node_count, ahead = 0, later = 0;
+        for (i32 k = i + 1; reader[i] && k < end; k++) {
+            if (!reader[k]) continue;
+            if (k > reader[i]) later++;
+            else if (reader[k] > reader[i]) ahead++; /* not for the same */
+        }
+        if (ahead > 1 || (!ahead && later))
+            return err_set(err, STATUS_WORLD, "%.*s has %d gathered before it is read, not one",
+                           STR_ARG(g->nodes[i].name), ahead);
     }
     return STATUS_OK;
 }

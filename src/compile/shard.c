@@ -7,13 +7,28 @@
  *
  * The sum stands at the head of the update and not behind each gradient, so that a step of many micro-batches is
  * summed once. Every rank has divided its loss by the rows of the whole step already: a sum is all that is left to do.
- * Hidden matrices (of Muon) and tables of which a step's rows are trained stay whole on every rank. */
+ * Hidden matrices (of Muon) stay whole on every rank, as do tables of which a step's rows are trained. With state and
+ * all, each matrix is updated by one rank, which alone has its momentum and sends the result to all: the products of an
+ * update are then shared too. The cut is ranks_owner's (collective.h). */
 #include "compile/compile_int.h"
 #include "ir/build.h"
 
 i32 shard_parts(const struct compile_config *c)
 {
     return c->shard == SHARD_STATE && c->ranks > 1 ? c->ranks : 1;
+}
+
+i32 shard_owners(const struct compile_config *c)
+{
+    return c->shard != SHARD_NONE && c->ranks > 1 ? c->ranks : 1;
+}
+
+void shard_matrix(struct graph *g, i32 matrix, i32 owner, i32 ranks)
+{
+    struct attrs at = { .start = owner, .ranks = ranks };
+    if (g->err.status) return;
+    graph_op(g, OP_RANK_BROADCAST, str_cat(g->perm, g->values[matrix].name, STR(".all")), &matrix,
+             1, &at);
 }
 
 static void reduce_tables(struct graph *g, const struct graph *train, const struct attrs *at)
@@ -48,17 +63,22 @@ static void reduce_groups(struct graph *g, const struct graph *train, struct roo
     }
 }
 
-enum status shard_gradients(struct graph *g, const struct compile_config *c,
-                            const struct graph *train, i64 align, struct err *err)
+enum status shard_gradients(struct graph *g, const struct pass_input *in, struct err *err)
 {
-    struct attrs at   = { .ranks = c->ranks };
-    struct room  room = { align, shard_parts(c) };
-    i32          amax = graph_find(train, STR("fp8.amax"));
+    const struct compile_config *c     = in->config;
+    const struct graph          *train = in->train;
+    struct attrs                 at    = { .ranks = c->ranks };
+    struct room                  room  = { in->target->align_bytes, shard_parts(c) };
+    i32                          amax  = graph_find(train, STR("fp8.amax"));
     if (deals(c)) reduce_groups(g, train, room, &at, GROUP_DECAY);
     else if (room.parts > 1) reduce_groups(g, train, room, &at, GROUP_FROZEN);
     else {
-        i32 grads = gradients_of(g, train, room);
-        graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
+        bool early = sums_early(in, train); /* then only the small ones are left */
+        bool none  = early && !group_count(train, GROUP_REST, GROUP_FROZEN, room);
+        i32  grads = none    ? -1
+                     : early ? group_range(g, VALUE_GRAD, "grads", train, GROUP_REST, room)
+                             : gradients_of(g, train, room);
+        if (!none) graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
     }
     reduce_tables(g, train, &at);
     share_buffers(g, train, &at);

@@ -3,6 +3,7 @@
  * tensors "hyper" and "hyper.muon". */
 #include "compile/compile_int.h"
 #include "ir/build.h"
+#include "ir/collective.h"
 #include "ir/muon.h"
 #include <math.h>
 
@@ -133,31 +134,37 @@ static f64 muon_scale(enum muon_scale kind, struct muon_sizes z)
     return sqrt(MAX(1, (f64)z.rows / (f64)z.columns));
 }
 
+/* Of several ranks one may do it for all. */
 static void update_matrix(struct graph *g, const struct compile_config *c, const struct value *p,
-                          struct range r, i64 rows, i32 hyper, i32 factor)
+                          struct range r, i64 rows, i32 owner, i32 hyper, i32 factor)
 {
     struct type type  = p->type;
     type.shape.dim[0] = rows;
-    struct attrs at   = { .nesterov = 1,
-                          .scale    = muon_scale(c->muon_scale, muon_sizes(type.shape)),
-                          .decay    = p->decay ? c->decay : 0,
-                          .dtype    = p->type.dtype == DT_F32 ? c->precision : p->type.dtype };
+    if (owner >= 0 && owner != c->rank) {
+        shard_matrix(g, range(g, VALUE_PARAM, r, "params", type), owner, c->ranks);
+        return;
+    }
+    struct attrs at = { .nesterov = 1,
+                        .scale    = muon_scale(c->muon_scale, muon_sizes(type.shape)),
+                        .decay    = p->decay ? c->decay : 0,
+                        .dtype    = p->type.dtype == DT_F32 ? c->precision : p->type.dtype };
     i32 in[] = { range(g, VALUE_PARAM, r, "params", type), range(g, VALUE_GRAD, r, "grads", type),
                  range(g, VALUE_STATE, r, "muon.momentum", type), hyper, factor };
     graph_op(g, OP_MUON,
              r.row ? str_fmt(g->perm, "%.*s[%lld]", STR_ARG(r.param), (long long)r.row) : r.param,
              in, COUNT_OF(in), &at);
+    if (owner >= 0) shard_matrix(g, in[0], owner, c->ranks);
 }
 
 /* Matrices packed into one parameter are made orthogonal each by itself: queries, keys and values
  * in one product are still three maps (Jordan 2024 found it better so). */
 static void update_hidden(struct graph *g, const struct compile_config *c, const struct value *p,
-                          i32 hyper, i32 factor)
+                          i32 owner, i32 hyper, i32 factor)
 {
     struct range r = { .group = GROUP_HIDDEN, .param = p->name };
-    if (!p->part_rows[0]) update_matrix(g, c, p, r, p->type.shape.dim[0], hyper, factor);
+    if (!p->part_rows[0]) update_matrix(g, c, p, r, p->type.shape.dim[0], owner, hyper, factor);
     for (i32 i = 0; i < MATRIX_PARTS_MAX && p->part_rows[i]; i++) {
-        update_matrix(g, c, p, r, p->part_rows[i], hyper, factor);
+        update_matrix(g, c, p, r, p->part_rows[i], owner, hyper, factor);
         r.row += p->part_rows[i];
     }
 }
@@ -221,6 +228,22 @@ static i32 hyper_of(struct graph *g, const char *name, i32 step)
     return step < 0 ? hyper : hyper_with_step(g, hyper, step);
 }
 
+static void update_hiddens(struct graph *g, const struct compile_config *c,
+                           const struct graph *train, struct room room, struct begin b)
+{
+    i64 at = 0, item = dtype_bytes(param_dtype(train));
+    i64 all   = group_count(train, GROUP_HIDDEN, GROUP_DECAY, room) * item;
+    i32 hyper = all ? hyper_of(g, "hyper.muon", b.step) : -1;
+    for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
+        const struct value *p = &train->values[i];
+        if (p->kind != VALUE_PARAM || group_of(p) != GROUP_HIDDEN) continue;
+        i64 bytes = type_bytes(p->type);
+        i32 owner = shard_owners(c) > 1 ? ranks_owner(at, bytes, all, c->ranks) : -1;
+        update_hidden(g, c, p, owner, hyper, b.factor);
+        at += round_up(bytes, room.align_bytes);
+    }
+}
+
 enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
                          i64 align, struct err *err)
 {
@@ -229,13 +252,8 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
     i64         total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, room);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
     struct begin b     = begin_update(g, c, train, room);
-    i32          hyper = hyper_of(g, "hyper", b.step), muon = -1;
-    for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
-        const struct value *p = &train->values[i];
-        if (p->kind != VALUE_PARAM || !p->hidden) continue;
-        if (muon < 0) muon = hyper_of(g, "hyper.muon", b.step);
-        update_hidden(g, c, p, muon, b.factor);
-    }
+    i32          hyper = hyper_of(g, "hyper", b.step);
+    update_hiddens(g, c, train, room, b);
     for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && !g->err.status; which++) {
         i64 count = group_count(train, which, which + 1, room) / room.parts;
         if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, b.factor);

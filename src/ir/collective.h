@@ -6,8 +6,21 @@
 enum { RANKS_MAX = 1024 };
 enum { RANKS_CHUNK_BYTES = 4 << 20 }; /* beyond it nothing is gained: docs/decisions/ranks.md */
 
+/* Where count elements are cut for `parts`: equal to one element. */
+static inline i64 ranks_begin(i64 count, i32 parts, i32 part)
+{
+    return count / parts * part + count % parts * part / parts;
+}
+
 /* Elements of each rank's part, where `count` are dealt out in equal ones; the last may hold fewer. */
 static inline i64 ranks_part(i64 count, i64 ranks) { return (count + ranks - 1) / ranks; }
+
+/* Who has the tensor at [begin, begin + bytes) of a range of `all` bytes in which each is some rank's as a whole: the
+ * rank in whose equal part its middle lies, so that what a rank has is one stretch of the range. */
+static inline i32 ranks_owner(i64 begin, i64 bytes, i64 all, i32 ranks)
+{
+    return (i32)MIN((begin + bytes / 2) / MAX((all + ranks - 1) / ranks, 1), ranks - 1);
+}
 
 /* Of each rank this rank's part of a chunk, the largest that there is. */
 static inline i64 ranks_work_bytes(i64 count, i64 item_bytes, i64 ranks)

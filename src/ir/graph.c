@@ -228,8 +228,10 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
             (g->values[v].node < 0 && g->values[v].kind == VALUE_TEMP))
             return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written", index,
                            row->name, v);
+        /* a gradient may be summed over the ranks where it was made */
+        bool sums = g->values[v].kind == VALUE_GRAD && row->attrs & A_ranks;
         if (row->effect == EFFECT_STATE && op_writes(row, i) &&
-            (g->values[v].kind == VALUE_TEMP || g->values[v].node >= 0))
+            (g->values[v].kind == VALUE_TEMP || (g->values[v].node >= 0 && !sums)))
             return err_set(err, STATUS_WORLD, "node %d (%s) overwrites %%%d, which is not state",
                            index, row->name, v);
     }

@@ -30,6 +30,7 @@ struct instr {
     i64        work_offset; /* workspace in the arena */
     i64        work_bytes;
     struct str kernel; /* chosen by the backend */
+    i32        queue;  /* 0: in turn; 1: beside what follows, until that touches the same bytes */
 };
 
 struct program {

@@ -119,6 +119,7 @@ static void add_instr(struct textbuf *b, const struct graph *g, const struct ins
     textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f",
                 STR_ARG(ins->kernel.len ? ins->kernel : STR("-")), (long long)ins->work_bytes,
                 (long long)ins->work_offset, c.flops, c.bytes);
+    if (ins->queue) textbuf_fmt(b, " queue=%d", ins->queue);
 }
 
 struct str program_print(const struct program *p, struct arena *perm, struct arena scratch)
@@ -343,6 +344,7 @@ static void read_instr(struct reader *r, i32 node)
     ins.work_bytes = read_bytes(r, "@", 0);
     expect(r, STR("@"));
     ins.work_offset                   = read_bytes(r, " ", 0);
+    ins.queue                         = str_ends(r->line, STR(" queue=1"));
     r->p->instrs[r->p->instr_count++] = ins;
     r->line.len                       = 0; /* costs follow from the table */
 }

@@ -43,6 +43,7 @@ struct target {
     const char *low_by;            /* what makes them so, or what is missing for it */
     i32         threads;
     i32         gpus;        /* that it holds; 0: it is a processor */
+    i32         queues;      /* of its instructions; 2: collectives run beside others; 0: one */
     i64         align_bytes; /* of every tensor in the arena */
     i64 loss_part_bytes;     /* logits at a time where a loss and its gradient are taken at once;
                                         0: they are not */

@@ -24,7 +24,7 @@ static void gpu_look(struct machine_here *m, struct os *os, struct arena *perm)
     struct backend *gpu;
     struct target   target = { 0 };
     m->gpu_missing         = STR("no NVIDIA device on this machine");
-    if (backend_cuda_likely(os) && backend_cuda_open(perm, &gpu, &why)) {
+    if (backend_cuda_likely(os) && backend_cuda_open(perm, 0, &gpu, &why)) {
         m->gpu_missing = str_copy(perm, str_of(why.text));
     } else if (backend_cuda_likely(os)) {
         gpu->table->describe(gpu, &target);

@@ -46,7 +46,7 @@ static void add_gpu(struct plan_devices *d, struct os *os, f64 usd_hour, struct 
     struct device     known;
     struct err        why;
     const struct gpu *g;
-    if (!backend_cuda_likely(os) || backend_cuda_open(perm, &b, &why)) return;
+    if (!backend_cuda_likely(os) || backend_cuda_open(perm, 0, &b, &why)) return;
     d->here[d->here_count++] = b;
     b->table->describe(b, &t);
     struct device gpu = device_here(&t, rates_of_gpus(), usd_hour);

@@ -126,8 +126,7 @@ void bill_count(struct bill *b, enum bill_store store, store_counter *counter, v
     struct counter *c = NULL;
     for (i64 i = 0; i < b->counter_count && !c; i++)
         if (b->counters[i].done && b->counters[i].store == store) c = &b->counters[i];
-    if (c) c->before = sum(c->before, c->all);
-    if (c) c->all = (struct store_requests){ 0 };
+    if (c) c->before = sum(c->before, c->all), c->all = (struct store_requests){ 0 };
     if (!c) c = counter_of(b, store, who);
     c->who  = who;
     c->ask  = counter;
@@ -157,26 +156,24 @@ void bill_counted_all(struct bill *b, void *who, struct store_requests all)
     pthread_mutex_unlock(&b->lock);
 }
 
-static void set_requests(struct bill *b, enum bill_store store, void *who,
-                         struct store_requests all)
+void bill_told(struct bill *b, enum bill_store store, void *who, struct store_requests all)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
     struct counter *c = b->stopped ? NULL : counter_of(b, store, who);
-    if (c) c->who = who;
-    if (c) c->all = all;
+    if (c) c->who = who, c->all = all;
     pthread_mutex_unlock(&b->lock);
 }
 
 void bill_requested(struct bill *b, struct store_requests all)
 {
-    set_requests(b, STORE_CHECKPOINTS, b, all);
+    bill_told(b, STORE_CHECKPOINTS, b, all);
 }
 
 void bill_expects(struct bill *b, enum bill_store store, struct store_requests last)
 {
     static char expected; /* somebody whom nobody else is */
-    set_requests(b, store, &expected, last);
+    bill_told(b, store, &expected, last);
 }
 
 /* A class without a fee for reading has none. */

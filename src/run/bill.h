@@ -69,6 +69,8 @@ void bill_counted(struct bill *b, void *who);
 void bill_counted_all(struct bill *b, void *who, struct store_requests all);
 /* All that this start has asked STORE_CHECKPOINTS for so far, by who tells the bill instead of being asked. */
 void bill_requested(struct bill *b, struct store_requests all);
+/* All that `who`, who cannot be asked, has asked a store for so far. */
+void bill_told(struct bill *b, enum bill_store store, void *who, struct store_requests all);
 /* Requests that are sure to follow bill_stop. */
 void bill_expects(struct bill *b, enum bill_store store, struct store_requests last);
 /* So many bytes are in STORE_CHECKPOINTS from now on. */

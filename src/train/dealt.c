@@ -12,8 +12,15 @@ bool session_deals(const struct session *s)
     return s->ranks && s->config.shard == SHARD_ALL && s->ranks->count > 1;
 }
 
-/* Does rank 0 need the others to save? */
-static bool has_parts(const struct session *s) { return parts_of(s) > 1 || session_deals(s); }
+bool session_calls(const struct session *s)
+{
+    const struct program *p = s->set->programs[PROGRAM_TRAIN];
+    for (i32 i = 0; s->ranks && p && i < p->graph->node_count; i++)
+        if (op_info(p->graph->nodes[i].op)->attrs & A_ranks) return true;
+    return session_deals(s);
+}
+
+bool session_shards(const struct session *s) { return parts_of(s) > 1 || session_deals(s); }
 
 i64 dealt_bytes(const struct dealt *d) { return d->bytes[0] + d->bytes[1]; }
 
@@ -125,9 +132,48 @@ static i64 state_begin(const struct session *s, const struct persistent *state)
                : -1;
 }
 
+bool dealt_by_owner(const struct session *s, const struct persistent *t)
+{
+    return session_shards(s) && t->kind == VALUE_STATE && str_eq(t->name, STR("muon.momentum"));
+}
+
 bool dealt_by_tensor(const struct session *s, const struct persistent *t)
 {
-    return session_deals(s) && (t->dealt || state_begin(s, t) >= 0);
+    return dealt_by_owner(s, t) || (session_deals(s) && (t->dealt || state_begin(s, t) >= 0));
+}
+
+static bool is_owned(const struct persistent *p)
+{
+    return p->kind == VALUE_PARAM && p->hidden && !p->frozen && !p->sparse_rows;
+}
+
+/* Of a state that the ranks have for hidden matrices of their own (compile/layout.c): each from its owner, or to it. */
+static enum status dealt_matrices(struct session *s, enum dealt_way way,
+                                  const struct persistent *state, dealt_place *at, void *context,
+                                  struct err *err)
+{
+    const struct program_set *set   = s->set;
+    i64                       align = s->target.align_bytes, first = INT64_MAX, end = 0, begin = 0;
+    enum status               st   = STATUS_OK;
+    i32                       last = -1;
+    for (i32 i = 0; i < set->persistent_count; i++) {
+        const struct persistent *p = &set->persistents[i];
+        if (!is_owned(p)) continue;
+        first = MIN(first, p->offset);
+        end   = MAX(end, p->offset + (type_bytes(p->type) + align - 1) / align * align);
+    }
+    for (i32 i = 0; !st && i < set->persistent_count; i++) { /* in the order of the arena */
+        const struct persistent *p = &set->persistents[i];
+        if (!is_owned(p)) continue;
+        i64 bytes = type_bytes(p->type);
+        i32 owner = ranks_owner(p->offset - first, bytes, end - first, s->ranks->count);
+        if (owner != last) begin = p->offset;
+        last = owner;
+        st   = carry(s, way, owner, state->offset + p->offset - begin,
+                   at ? at(context, state, p) : NULL, bytes, err);
+    }
+    if (way == DEALT_FROM_RANK_0) s->backend->table->mark(s->backend);
+    return st;
 }
 
 enum status dealt_tensors(struct session *s, enum dealt_way way, dealt_place *at, void *context,
@@ -140,6 +186,7 @@ enum status dealt_tensors(struct session *s, enum dealt_way way, dealt_place *at
         i64                      begin = state_begin(s, t);
         if (t->dealt)
             st = dealt_tensor(s, way, t->offset, t, at ? at(context, NULL, t) : NULL, err);
+        if (dealt_by_owner(s, t)) st = dealt_matrices(s, way, t, at, context, err);
         for (i32 k = 0; begin >= 0 && !st && k < set->persistent_count; k++) {
             const struct persistent *p = &set->persistents[k];
             if (p->dealt)
@@ -169,7 +216,7 @@ struct order {
 
 static enum status say(struct session *s, struct order *o, struct err *err)
 {
-    return has_parts(s) ? together_say(s, o, sizeof *o, err) : STATUS_OK;
+    return session_shards(s) ? together_say(s, o, sizeof *o, err) : STATUS_OK;
 }
 
 enum status dealt_say(struct session *s, enum dealt_word word, struct err *err)
@@ -194,7 +241,7 @@ static enum status give_all(struct session *s, struct err *err)
 {
     struct dealt d;
     enum status  st = STATUS_OK;
-    if (session_deals(s)) return dealt_tensors(s, DEALT_TO_RANK_0, NULL, NULL, err);
+    st              = dealt_tensors(s, DEALT_TO_RANK_0, NULL, NULL, err);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++)
         if (dealt_is(s, &s->set->persistents[i], &d)) st = dealt_collect(s, &d, NULL, err);
     return st;
@@ -204,7 +251,7 @@ enum status dealt_follow(struct session *s, struct err *err)
 {
     struct order o  = { 0 };
     enum status  st = STATUS_OK;
-    while (!st && has_parts(s)) {
+    while (!st && session_shards(s)) {
         st = say(s, &o, err);
         if (st || o.word == DEALT_GO_ON) break;
         st = o.word == DEALT_TENSOR ? give(s, o.tensor, NULL, err) : give_all(s, err);

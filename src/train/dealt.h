@@ -15,7 +15,11 @@ struct dealt {
     i64                      begin;    /* of the parameters that it belongs to, in the arena */
     i64                      bytes[2]; /* whole, of those with and without decay */
 };
-bool dealt_by_tensor(const struct session *s, const struct persistent *t); /* train.shard=all */
+/* Does rank 0 need the others to save? */
+bool session_shards(const struct session *s);
+/* Tensor by tensor: with train.shard=all, and Muon's momentum, of which each rank has some tensors whole. */
+bool dealt_by_tensor(const struct session *s, const struct persistent *t);
+bool dealt_by_owner(const struct session *s, const struct persistent *t);
 bool dealt_is(const struct session *s, const struct persistent *t, struct dealt *out);
 i64  dealt_bytes(const struct dealt *d); /* whole */
 

@@ -1,7 +1,9 @@
 /* device.c - the machine that a run computes on: opened, tuned and described. */
 #include "backend/cuda/cuda.h"
+#include "backend/ranks/link.h"
 #include "base/pool.h"
 #include "train/train_int.h"
+#include <string.h>
 #include <unistd.h>
 
 /* The cores of a machine are shared by the ranks on it, where their launcher has not dealt them out. */
@@ -18,14 +20,15 @@ static enum status open_device(struct session *s, struct err *err)
     struct str device  = s->settings->train.device;
     i64        asked   = s->settings->train.threads;
     i32        threads = asked ? (i32)asked : own_threads(s);
+    i32        nth     = s->ranks ? s->ranks->local : 0;
     bool       f64s    = s->settings->model.dtype == DT_F64; /* the GPU has no kernels for these */
     struct err why;
     if (str_eq(device, STR("cuda"))) {
-        enum status st = backend_cuda_open(s->perm, &s->backend, &why);
+        enum status st = backend_cuda_open(s->perm, nth, &s->backend, &why);
         return st ? err_set(err, st, "%s. train.device=cpu runs without a GPU", why.text) : st;
     }
     if (str_eq(device, STR("auto")) && !f64s && backend_cuda_likely(s->os)) {
-        if (!backend_cuda_open(s->perm, &s->backend, &why)) return STATUS_OK;
+        if (!backend_cuda_open(s->perm, nth, &s->backend, &why)) return STATUS_OK;
         s->note =
             str_fmt(s->perm,
                     "this machine has a GPU and the run does not use it: %s. train.device=cpu "
@@ -50,12 +53,12 @@ static void note_unused(struct session *s)
 }
 
 /* What was kept of earlier runs is a help, and no more. */
-static void tune(struct session *s)
+static void tune(struct session *s, struct str choices)
 {
     bool                  most = str_eq(s->settings->train.compile, STR("max-autotune"));
     struct backend_tuning how  = { .effort    = most ? EFFORT_MAX : EFFORT_DEFAULT,
                                    .any_order = !s->settings->train.deterministic,
-                                   .choices   = s->settings->choices };
+                                   .choices   = choices };
     struct err            err  = { 0 };
     if (!s->backend->table->tune) note_unused(s);
     if (!s->backend->table->tune || !s->backend->table->tune(s->backend, &how, &err)) return;
@@ -76,14 +79,41 @@ enum status session_backend(struct session *s, struct err *err)
 {
     enum status st = open_device(s, err);
     if (st) return st;
-    tune(s);
+    tune(s, s->settings->choices);
     s->backend->ranks = s->ranks;
-    if (s->ranks && s->backend->table->behind)
-        return err_set(err, STATUS_USAGE,
-                       "several ranks train on processors, not yet on GPUs: train.device=cpu");
     s->backend->table->describe(s->backend, &s->target);
+    if (s->settings->queues) s->target.queues = s->settings->queues;
     f64 gib = s->settings->train.memory_gib;
     if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);
     precision_resolve(s);
     return fp8_of(s, err);
+}
+
+enum status session_link(struct session *s, struct err *err)
+{
+    struct backend *b = s->backend;
+    struct target   now;
+    if (!s->ranks || s->ranks->shown) return STATUS_OK;
+    enum status st = ranks_link(s->ranks, b, &s->target, s->os, err);
+    if (st || !b->table->link) return st;
+    b->table->describe(b, &now); /* the link has taken memory */
+    s->target.memory_bytes = MIN(s->target.memory_bytes, now.memory_bytes);
+    return STATUS_OK;
+}
+
+/* Ranks that time kernels each by itself choose differently, and an update with products (of Muon) then has other bits
+ * in each of them: rank 0 chooses, and the others prepare the same. */
+enum status session_share_choices(struct session *s, struct err *err)
+{
+    struct backend *b       = s->backend;
+    struct arena    scratch = s->scratch;
+    struct str      text    = { 0 };
+    if (!s->ranks || !b->table->choices) return STATUS_OK;
+    if (!s->ranks->rank) text = b->table->choices(b, &scratch);
+    enum status st    = together_say(s, &text.len, sizeof text.len, err);
+    char       *bytes = st ? NULL : NEW(&scratch, char, MAX(text.len, 1));
+    if (!st && !s->ranks->rank) memcpy(bytes, text.data, (size_t)text.len);
+    if (!st) st = together_say(s, bytes, text.len, err);
+    if (!st && s->ranks->rank) tune(s, (struct str){ bytes, text.len });
+    return st;
 }

@@ -18,7 +18,9 @@ bool can_look_ahead(const struct session *s)
 {
     bool plain = s->config.accumulate <= 1 && !s->config.square && s->config.precision != DT_F16 &&
                  !s->settings->train.gradients.len;
-    return plain && s->backend->table->behind && !writes_state(s->set->programs[PROGRAM_TRAIN]) &&
+    /* where programs call other ranks, all must begin the same ones */
+    return plain && s->backend->table->behind && !session_calls(s) &&
+           !writes_state(s->set->programs[PROGRAM_TRAIN]) &&
            !writes_state(s->set->programs[PROGRAM_TRAIN_LAST]);
 }
 

@@ -4,7 +4,7 @@
  * They cost the same whatever the batch, so a step of few tokens pays dearly for them and a step of
  * many hardly at all. The part is that of FLOPs by the cost rules, not of seconds measured: the same
  * run file then makes the same run on every machine. */
-#include "train/train_int.h"
+#include "train/dealt.h"
 
 static const struct {
     const char         *name;
@@ -44,11 +44,18 @@ struct str optimiser_name(enum optimiser_kind kind)
 static const f64 share_max =
     0.4; /* of a step's work that auto lets muon be: docs/decisions/recipes.md */
 
-static bool has_op(const struct program *p, i32 op)
+/* Of all hidden matrices. */
+static f64 muon_flops(const struct session *s)
 {
-    for (i32 i = 0; i < p->graph->node_count; i++)
-        if (p->graph->nodes[i].op == op) return true;
-    return false;
+    struct type  out[OP_OUT_MAX] = { 0 };
+    struct attrs at              = { 0 };
+    f64          flops           = 0;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *p = &s->set->persistents[i];
+        if (p->kind == VALUE_PARAM && p->hidden && !p->frozen)
+            flops += op_cost(&(struct sig){ &p->type, 1, out, &at, OP_MUON }).flops;
+    }
+    return flops;
 }
 
 f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate)
@@ -72,7 +79,8 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     s->muon_share                    = 0;
     if (s->config.optimiser != OPTIMISER_MUON || !u || s->settings->optimiser_chosen.len)
         return STATUS_OK;
-    if (!has_op(u, OP_MUON)) {
+    f64 whole = muon_flops(s);
+    if (whole <= 0) {
         s->optimiser_reason = STR("the model has no hidden matrix for muon");
         if (!asked) return s->config.optimiser = OPTIMISER_ADAMW, STATUS_OK;
         return err_set(err, STATUS_USAGE,
@@ -81,6 +89,10 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     }
     f64 update = session_flops(s, PROGRAM_UPDATE);
     f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
+    if (session_shards(s)) { /* the same on all ranks, whichever matrices and samples are theirs */
+        update = whole / s->ranks->count;
+        batch *= (f64)s->batch_all / (f64)(s->config.batch * s->ranks->count);
+    }
     i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, share_max);
     s->muon_share = muon_share(update, batch, count);
     if (asked || s->muon_share <= share_max) {

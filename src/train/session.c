@@ -257,6 +257,8 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     if (!st) st = session_model(s, err);
     if (!st) s->config.row_share = row_share(s);
     if (!st) st = session_backend(s, err);
+    st = ranks_agree(s->ranks, st, err); /* what follows, all do or none */
+    if (!st) st = session_link(s, err);
     clock_enter(clock, PART_start_compile);
     if (!st) st = batch_resolve(s, err);
     if (!st && settings->train.noise_scale) st = split_step(s, err);
@@ -327,16 +329,27 @@ enum status session_build(struct session *s, struct os *os, const struct setting
     return compile_here(s, build, context, err);
 }
 
-enum status session_start(struct session *s, struct err *err)
+static enum status prepare_all(struct session *s, struct err *err)
 {
-    const struct backend_table *b = s->backend->table;
-    clock_enter(s->clock, PART_start_kernels);
-    enum status st = b->alloc(s->backend, s->set->arena_bytes, err);
+    enum status st = STATUS_OK;
     for (i32 i = 0; !st && i < PROGRAM_COUNT; i++) {
         struct program *p = program_typical(s->set, (enum program_id)i);
-        if (p) st = b->prepare(s->backend, p, s->perm, err);
+        if (p) st = s->backend->table->prepare(s->backend, p, s->perm, err);
         if (!st) st = session_check_signal(s, 0, err);
     }
+    return st;
+}
+
+enum status session_start(struct session *s, struct err *err)
+{
+    bool       follows = s->ranks && s->ranks->rank;
+    struct err why     = { 0 };
+    clock_enter(s->clock, PART_start_kernels);
+    enum status st = s->backend->table->alloc(s->backend, s->set->arena_bytes, err);
+    if (!st && !follows) st = prepare_all(s, err);
+    enum status shared = session_share_choices(s, &why); /* one that has failed does so too */
+    if (!st && shared) st = err_set(err, shared, "%s", why.text);
+    if (!st && follows) st = prepare_all(s, err);
     clock_enter(s->clock, PART_start_weights);
     if (!st) st = weights_init(s, err);
     clock_enter(s->clock, PART_start);

@@ -107,6 +107,7 @@ struct settings {
     bool eval_only; /* programs for evaluation and no others; no option */
     i64  replay; /* batches that come again and again, an experiment (train/replay.h); no option */
     bool keep_passes;   /* compile keeps each graph after each pass, to be shown; no option */
+    i32  queues;        /* as on a device that has so many, to test it on others; no option */
     i32  shown_ranks;   /* train_compile: as for one of so many, which has most to do; no option */
     bool resumed;       /* the weights come from a checkpoint; no option */
     struct str choices; /* of kernels, from the checkpoint that is resumed; no option */

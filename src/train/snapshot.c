@@ -87,8 +87,8 @@ static void add(struct snapshot *n, struct ckpt_part *part, struct str name, str
 static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct persistent *t,
                        const u8 *bytes)
 {
-    const struct program_set *set = n->s->set;
-    i64                       begin, whole = 0;
+    const struct program_set *set   = n->s->set;
+    i64                       begin = 0, whole = 0;
     struct dealt              d;
     bool                      dealt = dealt_is(n->s, t, &d);
     bool                      apart = dealt_by_tensor(n->s, t); /* tensor by tensor */
@@ -100,7 +100,7 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
         begin = d.begin;
         whole = n->dealt_bytes;
         n->dealt_bytes += dealt_bytes(&d);
-    } else if (!is_range(n, t, &begin)) {
+    } else if (!dealt_by_owner(n->s, t) && !is_range(n, t, &begin)) {
         add(n, part, t->name, t->type, bytes, t->offset);
         return;
     }
@@ -272,7 +272,7 @@ static enum status collect(struct snapshot *n)
     struct dealt    d;
     i64             at = 0;
     enum status     st = dealt_say(s, DEALT_COLLECT, NULL);
-    if (!st && session_deals(s)) return dealt_tensors(s, DEALT_TO_RANK_0, place_of, n, NULL);
+    if (!st) st = dealt_tensors(s, DEALT_TO_RANK_0, place_of, n, NULL);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
         if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
         st = dealt_collect(s, &d, n->dealt + at, NULL);
@@ -292,9 +292,9 @@ enum status snapshot_hand_out(const struct snapshot *n, struct session *s, struc
     struct dealt d;
     i64          at = 0;
     enum status  st = STATUS_OK;
-    if (session_deals(s))
-        return dealt_tensors(s, DEALT_FROM_RANK_0, s->ranks->rank ? NULL : place_of,
-                             (void *)(uintptr_t)n, err);
+    if (s->ranks)
+        st = dealt_tensors(s, DEALT_FROM_RANK_0, s->ranks->rank ? NULL : place_of,
+                           (void *)(uintptr_t)n, err);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
         if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
         st = dealt_hand_out(s, &d, n->dealt ? n->dealt + at : NULL, err);
@@ -307,11 +307,15 @@ enum status snapshot_take(struct snapshot *n, const struct run_state *r)
 {
     struct backend *b    = n->s->backend;
     ticket          last = 0;
+    if (n->s->ranks && b->table->behind) { /* sums that a rank is missing from must not be saved */
+        b->table->wait(b, 0);
+        if (n->s->ranks->failed.status) return n->s->ranks->failed.status;
+    }
     for (i64 i = 0; i < n->early_count; i++)
         last = b->table->get(b, n->copies[i].offset, n->copies[i].to, n->copies[i].bytes);
     state_collect(r, n->guard, n->numbers);
     if (n->early_count) b->table->wait(b, last);
-    return n->dealt || session_deals(n->s) ? collect(n) : STATUS_OK;
+    return session_shards(n->s) ? collect(n) : STATUS_OK;
 }
 
 void snapshot_copy(void *snapshot)

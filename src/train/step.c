@@ -47,12 +47,12 @@ void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_
     enum program_id id   = loop_program_of(s, b, first_sample);
     i64             rows = step_samples(l, b->index - first_sample) * model_rows(s->model);
     struct program *p;
-    if (!b->count && !session_deals(s)) {
+    if (!b->count && !session_calls(s)) {
         no_part(s, step, rows, first_sample, lr);
         return;
     }
     l->input = session_program(s, id, MAX(session_rows(s, b), 1), &p, &l->input_err);
-    if (session_deals(s)) together_ready(l);
+    if (session_calls(s)) together_ready(l);
     if (l->input) return;
     clock_enter(l->clock, PART_copy);
     session_put_scalars(s, step, rows, first_sample + b->first, lr);
@@ -138,7 +138,7 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
     l->at.loss = l->metric.value = 0;
     for (;;) {
         if (!l->ahead.begun) loop_micro_step(l, b, l->at.step, done, lr);
-        if (l->input) return session_deals(s) ? (struct batch){ 0 } : left(l);
+        if (l->input) return session_calls(s) ? (struct batch){ 0 } : left(l);
         l->ahead.begun = false;
         if (l->undo.left_off) return (struct batch){ 0 };
         if (b->count) ask_losses(l, &answers);

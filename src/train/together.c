@@ -58,10 +58,9 @@ enum status together_batches(struct session *s, struct err *err)
     c->batch_last      = together_part(s, c->batch_last);
     c->eval_batch_last = together_part(s, c->eval_batch_last);
     if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
-    if (c->shard == SHARD_ALL) { /* nobody stands aside: the others gather its parts */
-        c->batch_last      = batch_last ? MAX(c->batch_last, 1) : 0;
-        c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
-    }
+    bool all = c->shard == SHARD_ALL; /* nobody stands aside: the others gather its parts */
+    if (all || s->target.queues > 1) c->batch_last = batch_last ? MAX(c->batch_last, 1) : 0;
+    if (all) c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
     return STATUS_OK;
 }
 
@@ -192,9 +191,7 @@ enum status together_same(struct session *s, struct err *err)
     u64         *all     = NEW(&scratch, u64, (i64)s->ranks->count * SAME_COUNT);
     enum status  st      = ranks_agree(s->ranks, describe_here(s, own, err), err);
     memcpy(all + (i64)s->ranks->rank * SAME_COUNT, own, sizeof own);
-    if (!st)
-        st =
-            checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
+    if (!st) st = checked(s, ranks_gather(s->ranks, all, s->ranks->count, sizeof own), err);
     for (i32 i = 1; !st && i < s->ranks->count; i++)
         for (i32 k = 0; !st && k < SAME_COUNT; k++)
             if (all[(i64)i * SAME_COUNT + k] != all[k])
@@ -296,7 +293,7 @@ enum status together_ready(struct loop *l)
 void together_tell_failure(struct loop *l)
 {
     i64 none = 0;
-    if (session_deals(&l->s)) together_ready(l);
+    if (session_calls(&l->s)) together_ready(l);
     else together_step(l, &none);
 }
 
@@ -319,7 +316,8 @@ enum status together_step(struct loop *l, i64 *targets)
                                     .saves   = s->asked_to_save };
     enum status st = ranks_gather(r, all, r->count, sizeof *all);
     clock_enter(l->clock, PART_other);
-    if (st) {
+    if (st) { /* a GPU learns late that a sum of its last update never came */
+        l->broken       = s->backend->table->behind;
         l->input_err    = r->failed;
         return l->input = st;
     }

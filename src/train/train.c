@@ -119,6 +119,19 @@ static struct store_requests data_requests(void *remote)
     return (struct store_requests){ s.puts, s.gets, s.bytes_in };
 }
 
+/* Every rank reads its own part of the data, and rank 0 has the bill. A link that is cut says nothing. */
+static void bill_ranks(struct loop *l)
+{
+    struct store_requests own = { 0 };
+    if (!l->s.ranks || l->s.ranks->count < 2) return;
+    if (l->s.remote) own = data_requests(l->s.remote);
+    f64 all[] = { (f64)own.puts, (f64)own.gets, (f64)own.bytes_out };
+    if (ranks_sum(l->s.ranks, all, COUNT_OF(all)) || l->s.ranks->rank) return;
+    bill_told(l->bill, STORE_DATA, l->s.ranks,
+              (struct store_requests){ (i64)all[0] - own.puts, (i64)all[1] - own.gets,
+                                       (i64)all[2] - own.bytes_out });
+}
+
 /* The uploader's last requests are made while it closes. */
 static bool close_stores(struct loop *l)
 {
@@ -218,6 +231,7 @@ enum status train_restored(struct restore *r, enum status st, struct train_resul
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         clock_enter(l.clock, PART_checkpoint);
         st = ranks_agree(r->ranks, keep_together(&l, st, err), err);
+        bill_ranks(&l);
         if (!st) samples_write(&l, true);
         tell_result(&l);
     }

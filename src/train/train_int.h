@@ -72,6 +72,8 @@ enum status session_backend(struct session *s, struct err *err);
 /* together.c: what several ranks must agree on; all of it does nothing where there is one. */
 /* Do the programs gather parameters from other ranks (train.shard=all)? Then all run the same ones. */
 bool session_deals(const struct session *s);
+/* Do those of gradients call other ranks, for that or because sums begin early? */
+bool session_calls(const struct session *s);
 /* What several ranks do otherwise than one would expect: weights that are not sharded, batch norms. */
 void together_notes(struct session *s);
 /* Samples of this rank's part of so many. */
@@ -82,6 +84,9 @@ enum status together_batches(struct session *s, struct err *err);
 enum status together_say(struct session *s, void *data, i64 bytes, struct err *err);
 /* Weights, buffers and optimiser state of rank 0 become everybody's. */
 enum status together_tensors(struct session *s, struct err *err);
+/* Of several ranks on GPUs: joins these, once all have opened theirs. Each waits for all. */
+enum status session_link(struct session *s, struct err *err);
+enum status session_share_choices(struct session *s, struct err *err); /* of kernels: rank 0's */
 /* Do all ranks have the same program, model and data? */
 enum status together_same(struct session *s, struct err *err);
 

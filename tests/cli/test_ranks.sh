@@ -84,6 +84,28 @@ for ranks in "2 2 all all" "3 2 all state" "1 3 none all"; do
   if [ "$1 $3" = "$2 $4" ]; then same_numbers whole.all.safetensors resumed.safetensors || fail "$ranks: resumed with other bits"; fi
 done
 
+# Muon's momentum lies with the rank that updates the matrix: a checkpoint has all of it, and each finds its own again.
+muon="$short model.depth=2 train.optimiser=muon"
+"$frugal" train run.yaml $muon --json >muon.one.json 2>/dev/null || fail "muon, one rank"
+tail -n 4 <(losses muon.one.json) >expected
+for ranks in "2 2 state state" "3 2 state all" "1 3 none state" "2 1 all none"; do
+  set -- $ranks
+  rm -rf kept
+  $launcher -n $1 "$frugal" train run.yaml $muon train.steps=3 train.shard=$3 checkpoint.dir=kept >/dev/null 2>first.err ||
+    fail "muon, $ranks: $(cat first.err)"
+  $launcher -n $2 "$frugal" train run.yaml $muon train.shard=$4 checkpoint.dir=kept train.out=resumed.safetensors --json \
+    >resumed.json 2>second.err || fail "muon, $ranks, resumed: $(cat second.err)"
+  near <(sed 's/^/"event":"step",/' expected) resumed.json 4
+  [ "$1 $3" = "$2 $4" ] || continue
+  $launcher -n $1 "$frugal" train run.yaml $muon train.shard=$3 train.out=whole.muon.safetensors >/dev/null 2>&1 || fail "muon, $ranks, whole"
+  same_numbers whole.muon.safetensors resumed.safetensors || fail "muon, $ranks: resumed with other bits"
+done
+
+# What a rank costs that has no other: nothing but time, so the numbers are the same.
+FRUGAL_ONE_RANK=1 $launcher -n 1 "$frugal" train run.yaml $short train.out=alone.safetensors >/dev/null 2>alone.err || fail "one rank: $(cat alone.err)"
+"$frugal" train run.yaml $short train.out=plain.safetensors >/dev/null 2>&1
+same_numbers alone.safetensors plain.safetensors || fail "one rank has other bits than none"
+
 # A ranker whose table is updated row by row: only the other state is dealt out, and a checkpoint has each in its place.
 ranker="data.kind=synthetic_clicks data.samples=2000 data.buckets=50 model.kind=ranker model.mlp=16 train.tables=adagrad train.shard=state"
 cat >ranker.yaml <<'YAML'

@@ -7,9 +7,9 @@ extern const char frugal_cuda_build[];
 const char        frugal_cuda_build[] = "of other headers";
 #endif
 
-int frugal_cuda_open(void *perm, void *out, void *err);
-int frugal_cuda_open(void *perm, void *out, void *err)
+int frugal_cuda_open(void *perm, int nth, void *out, void *err);
+int frugal_cuda_open(void *perm, int nth, void *out, void *err)
 {
-    (void)perm, (void)out, (void)err;
+    (void)perm, (void)nth, (void)out, (void)err;
     abort();
 }

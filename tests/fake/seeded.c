@@ -178,12 +178,15 @@ void __wrap_snapshot_copy(void *snapshot)
 }
 
 /* As a driver has it: what was begun in one process cannot be gone on with in its copy. */
-enum status __real_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
-enum status __wrap_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
-enum status __wrap_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+enum status __real_backend_cuda_open(struct arena *perm, i32 nth, struct backend **out,
+                                     struct err *err);
+enum status __wrap_backend_cuda_open(struct arena *perm, i32 nth, struct backend **out,
+                                     struct err *err);
+enum status __wrap_backend_cuda_open(struct arena *perm, i32 nth, struct backend **out,
+                                     struct err *err)
 {
     static pid_t begun_in;
-    if (seed.gpu <= 0) return __real_backend_cuda_open(perm, out, err);
+    if (seed.gpu <= 0) return __real_backend_cuda_open(perm, nth, out, err);
     if (begun_in && begun_in != getpid())
         return err_set(err, STATUS_WORLD, "the GPU does not answer: initialization error");
     begun_in = getpid();

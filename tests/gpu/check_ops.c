@@ -210,7 +210,7 @@ static bool run_case(struct bench *b)
     struct tensor         in[OP_IN_MAX], out[OP_OUT_MAX];
     const struct op_case *c = &b->c;
     must(b->on_cpu ? backend_cpu_open(&b->perm, 2, BACKEND_FAST, &b->gpu, &err)
-                   : backend_cuda_open(&b->perm, &b->gpu, &err),
+                   : backend_cuda_open(&b->perm, 0, &b->gpu, &err),
          &err);
     if (c->op == OP_ATTENTION_GRAD && !b->on_cpu) { /* the only one that has two ways */
         struct backend_tuning how = { .any_order = b->seed % 2 };

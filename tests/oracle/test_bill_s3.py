@@ -2,7 +2,7 @@
 """One bill with an object store: what the server was asked is what the run says it paid for, with a ledger and without;
 the last line, `frugal runs` and `frugal report` have the same sum; caps know it. A store of Google's, whose price list the
 catalogue has, at an address of our own."""
-import json, os, signal, subprocess, sys, tempfile
+import json, os, shutil, signal, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from s3_server import Server
@@ -108,12 +108,34 @@ def check_no_ledger(run):
     print("without a ledger requests are billed and capped too")
 
 
+def check_ranks(run):
+    """Every rank reads the data; rank 0 has the bill of all."""
+    mpirun = shutil.which("mpirun.openmpi")
+    if not mpirun:
+        print("skipped: Open MPI is not installed")
+        return
+    with Server() as s:
+        s.keys["GOOG1ETEST"] = "goog-secret"
+        s.objects["text"] = bytes(97 + i * i % 23 for i in range(1 << 16))
+        with open(run + ".text", "w") as f:
+            f.write("data: {kind: text, path: gs://bucket/text, context: 16}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n"
+                    "train: {batch: 8, steps: 20, device: cpu, lr: 0.001}\n")
+        m = google(s, run + ".text", "run.ledger=none", "checkpoint.to=", *QUIET)
+        m.args = [mpirun, "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo", "-n", "2", *m.args]
+        m.start().end(0)
+        done = done_of(m)
+        assert len(s.log) > 2, s.log  # the second of a machine asks whether what the first has read is still the same
+        near(done["requests_usd"], asked_usd(s))
+    print("requests of all ranks for the data are on the bill")
+
+
 def main():
     with tempfile.TemporaryDirectory() as top:
         run = data(top)
         check_one_sum(run)
         check_kept_after_a_resume(run)
         check_no_ledger(run)
+        check_ranks(run)
 
 
 main()

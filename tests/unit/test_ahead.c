@@ -36,11 +36,15 @@ static ticket count_run(struct backend *b, const struct program *p)
     return real_run(b, p);
 }
 
-enum status __real_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
-enum status __wrap_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
-enum status __wrap_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+enum status __real_backend_cuda_open(struct arena *perm, i32 nth, struct backend **out,
+                                     struct err *err);
+enum status __wrap_backend_cuda_open(struct arena *perm, i32 nth, struct backend **out,
+                                     struct err *err);
+enum status __wrap_backend_cuda_open(struct arena *perm, i32 nth, struct backend **out,
+                                     struct err *err)
 {
     enum status st = backend_cpu_open(perm, 1, BACKEND_FAST, out, err);
+    (void)nth;
     if (st) return st;
     behind   = *(*out)->table;
     real_put = behind.put, real_wait = behind.wait, real_run = behind.run;

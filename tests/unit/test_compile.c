@@ -41,13 +41,19 @@ static struct compile_config small_config(void)
                                     .eval_batch = 5 };
 }
 
-static struct program_set *compiled(struct arena *perm, struct arena scratch,
-                                    const struct compile_config *c, struct err *err)
+static struct program_set *compiled_on(i32 queues, struct arena *perm, struct arena scratch,
+                                       const struct compile_config *c, struct err *err)
 {
-    struct target       t   = { .name = STR("test"), .align_bytes = 64 };
+    struct target       t   = { .name = STR("test"), .align_bytes = 64, .queues = queues };
     struct program_set *set = NULL;
     enum status         st  = compile(perm, &t, c, build_small, NULL, &set, scratch, err);
     return st ? NULL : set;
+}
+
+static struct program_set *compiled(struct arena *perm, struct arena scratch,
+                                    const struct compile_config *c, struct err *err)
+{
+    return compiled_on(1, perm, scratch, c, err);
 }
 
 TEST(persistents_lie_in_their_documented_order)
@@ -120,10 +126,20 @@ static struct compile_config sharded_config(void)
     return c;
 }
 
-static void read_back(const struct compile_config *c, struct arena *perm, struct arena scratch)
+/* Rank 1 of 2, which sum gradients: in the update, or as they come where there is a queue for that. */
+static struct compile_config summed_config(void)
+{
+    struct compile_config c = small_config();
+    c.rank                  = 1;
+    c.ranks                 = 2;
+    return c;
+}
+
+static void read_back(const struct compile_config *c, i32 queues, struct arena *perm,
+                      struct arena scratch)
 {
     struct err          err = { 0 };
-    struct program_set *s   = compiled(perm, scratch, c, &err);
+    struct program_set *s   = compiled_on(queues, perm, scratch, c, &err);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         struct program *again;
         if (!s->programs[i]) continue;
@@ -138,9 +154,11 @@ static void read_back(const struct compile_config *c, struct arena *perm, struct
 
 TEST(text_read_back_prints_the_same_text)
 {
-    struct compile_config one = small_config(), some = sharded_config();
-    read_back(&one, perm, scratch);
-    read_back(&some, perm, scratch);
+    struct compile_config one = small_config(), some = sharded_config(), sums = summed_config();
+    read_back(&one, 1, perm, scratch);
+    read_back(&some, 1, perm, scratch);
+    read_back(&some, 2, perm, scratch);
+    read_back(&sums, 2, perm, scratch);
 }
 
 static struct str read_file(struct arena *perm, const char *path)
@@ -153,11 +171,11 @@ static struct str read_file(struct arena *perm, const char *path)
 }
 
 /* Whatever changes the compiled program shows as a diff of this file; UPDATE_GOLDEN=1 renews it. */
-static void check_golden(const char *path, const struct compile_config *c, struct arena *perm,
-                         struct arena scratch)
+static void check_golden(const char *path, const struct compile_config *c, i32 queues,
+                         struct arena *perm, struct arena scratch)
 {
     struct err          err  = { 0 };
-    struct program_set *s    = compiled(perm, scratch, c, &err);
+    struct program_set *s    = compiled_on(queues, perm, scratch, c, &err);
     struct arena        text = arena_part(perm, 1 << 20);
     struct textbuf      b    = textbuf_new(&text);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
@@ -173,9 +191,11 @@ static void check_golden(const char *path, const struct compile_config *c, struc
 
 TEST(programs_agree_with_the_golden_text)
 {
-    struct compile_config one = small_config(), some = sharded_config();
-    check_golden("tests/golden/small.program", &one, perm, scratch);
-    check_golden("tests/golden/small_sharded.program", &some, perm, scratch);
+    struct compile_config one = small_config(), some = sharded_config(), sums = summed_config();
+    check_golden("tests/golden/small.program", &one, 1, perm, scratch);
+    check_golden("tests/golden/small_sharded.program", &some, 1, perm, scratch);
+    check_golden("tests/golden/small_ahead.program", &some, 2, perm, scratch);
+    check_golden("tests/golden/small_early.program", &sums, 2, perm, scratch);
 }
 
 /* The verifier is the second opinion: it must see a layout that is wrong. */

@@ -14,7 +14,7 @@ TEST(a_module_of_another_build_is_refused)
         struct backend *b   = NULL;
         struct err      err = { 0 };
         CHECK_EQ(setenv("FRUGAL_CUDA", modules[i], 1), 0);
-        CHECK_EQ(backend_cuda_open(perm, &b, &err), STATUS_WORLD);
+        CHECK_EQ(backend_cuda_open(perm, 0, &b, &err), STATUS_WORLD);
         CHECK(strstr(err.text, modules[i]));
         CHECK(strstr(err.text, "is not of the same build as this program: "
                                "build both again (cmake --build build) or install both"));
@@ -26,12 +26,12 @@ TEST(a_module_that_does_not_load_is_an_error_with_a_remedy)
     struct backend *b   = NULL;
     struct err      err = { 0 };
     CHECK_EQ(setenv("FRUGAL_CUDA", "/nowhere/frugal_cuda.so", 1), 0);
-    CHECK_EQ(backend_cuda_open(perm, &b, &err), STATUS_WORLD);
+    CHECK_EQ(backend_cuda_open(perm, 0, &b, &err), STATUS_WORLD);
     CHECK(strstr(err.text, "the CUDA module cannot be loaded: /nowhere/frugal_cuda.so: "));
     CHECK(strstr(err.text,
                  "install that library of CUDA 13, or build the module again (docs/install.md)"));
     CHECK_EQ(unsetenv("FRUGAL_CUDA"), 0); /* none beside this test in a build without CUDA */
-    if (backend_cuda_open(perm, &b, &err) && strstr(err.text, "not found"))
+    if (backend_cuda_open(perm, 0, &b, &err) && strstr(err.text, "not found"))
         CHECK_STR(err.text, "frugal_cuda.so was not found: install frugal with CUDA, or nvcc and "
                             "cuBLASLt and build it "
                             "again (docs/install.md)");

@@ -70,13 +70,17 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
     bool       update = !strcmp(pass, "update") || !strcmp(pass, "shard"),
          square       = !strcmp(pass, "square");
     b->config         = whole_config();
-    if (!strcmp(pass, "deal")) b->config.shard = SHARD_ALL;
+    bool ahead = !strcmp(pass, "ahead"), early = !strcmp(pass, "early");
+    if (ahead || !strcmp(pass, "deal")) b->config.shard = SHARD_ALL;
     b->target = (struct target){ .name = STR("test"), .align_bytes = 64 };
-    b->in     = (struct pass_input){ .config = &b->config,
-                                     .target = &b->target,
-                                     .id     = PROGRAM_ADD,
-                                     .build  = build_net,
-                                     .batch  = BATCH };
+    if (ahead || early) b->target.queues = 2;
+    b->in = (struct pass_input){ .config = &b->config,
+                                 .target = &b->target,
+                                 .id     = PROGRAM_ADD,
+                                 .build  = build_net,
+                                 .batch  = BATCH };
+    if (early) b->config.accumulate = 1;
+    if (early) b->in.id = PROGRAM_TRAIN;
     if (update || square) {
         run_to(b, "accumulate", perm, scratch);
         b->in.train = b->g;
@@ -175,6 +179,25 @@ static void part_not_summed(struct graph *g)
 {
     of_op(g, OP_REDUCE_SCATTER, false)->op = OP_ALL_GATHER;
 }
+/* The second gather of the forward half goes back to where it is read. */
+static void gathered_late(struct graph *g)
+{
+    i32 from = 0, to;
+    for (i32 seen = 0; seen < 2; from++) seen += g->nodes[from].op == OP_GATHER_PARTS;
+    from--;
+    struct node n = g->nodes[from];
+    for (to = from; to + 1 < g->forward_count; to++) {
+        bool reads = false;
+        for (i32 k = 0; k < g->nodes[to + 1].in_count; k++)
+            reads |= g->nodes[to + 1].in[k] == n.out;
+        if (reads) break;
+        g->nodes[to] = g->nodes[to + 1];
+        for (i32 k = 0; k < node_results(&g->nodes[to]); k++)
+            g->values[g->nodes[to].out + k].node = to;
+    }
+    g->nodes[to]          = n;
+    g->values[n.out].node = to;
+}
 static void added_twice(struct graph *g)
 {
     struct node *n = of_op(g, OP_ACCUMULATE, false);
@@ -186,6 +209,7 @@ static void summed_twice(struct graph *g)
     const struct node *n = of_op(g, OP_ALL_REDUCE, false);
     graph_op(g, OP_ALL_REDUCE, STR("again"), n->in, 1, &n->at);
 }
+static void not_summed(struct graph *g) { of_op(g, OP_ALL_REDUCE, true)->op = OP_ALL_GATHER; }
 static void rows_not_summed(struct graph *g)
 {
     of_op(g, OP_ROWS_REDUCE, false)->op = OP_ALL_GATHER;
@@ -260,6 +284,9 @@ static const struct {
     { "deal", part_read, "head.weight.whole reads a part of a parameter" },
     { "deal", part_not_summed, "is not summed over the ranks" },
     { "deal", dead_forward, "nothing reads what dead makes" },
+    { "early", summed_twice, "is not summed over the ranks once" },
+    { "early", not_summed, "is not summed over the ranks once" },
+    { "early", too_few_ranks, "is not summed over the ranks once" },
     { "accumulate", added_twice, "is not added to once" },
     { "accumulate", not_added, "is not added to once" },
     { "accumulate", rows_added_twice, "is not added to once" },
@@ -276,6 +303,7 @@ static const struct {
     { "square", square_writes, "write writes" },
     { "recompute", reads_dropped, "which is not kept" },
     { "recompute", writes_buffer, "late writes stat again" },
+    { "ahead", gathered_late, "gathered before it is read, not one" },
     { "fuse", fused_though_off, "is fused, which is off" },
     { "fuse", dead_node, "nothing reads what dead makes" },
 };

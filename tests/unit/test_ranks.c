@@ -177,6 +177,9 @@ static const struct {
       { "data.kind=lines", "data.files=[text, other]", "data.context=12", "data.samples=50",
         "model.kind=encoder", "model.depth=1", "model.width=16", "model.heads=2",
         "model.dropout=0.2" } },
+    { "gpt, muon",
+      { "data.kind=text", "data.path=text", "data.context=8", "data.samples=50", "model.kind=gpt",
+        "model.depth=2", "model.width=16", "model.heads=2", "train.optimiser=muon" } },
     { "ranker",
       { "data.kind=synthetic_clicks", "data.samples=60", "data.buckets=500", "model.kind=ranker",
         "model.table_width=4", "model.mlp=[8]" } },
@@ -343,6 +346,32 @@ TEST(several_ranks_train_what_one_does)
                 struct run *again = run_ranks(&room, &s, count);
                 CHECK(!memcmp(some->loss, again->loss, sizeof some->loss));
             }
+        }
+    remove_texts(perm, folder);
+}
+
+/* Where a device has a queue beside the first, each matrix is summed as soon as its gradient is there: the same sums,
+ * in the same order of ranks, so the same bits. 50 = 2 * 24 + 2: of the last batch one rank has no sample. */
+TEST(sums_that_begin_early_are_the_same)
+{
+    static const char *const shards[] = { "train.shard=none", "train.shard=state",
+                                          "train.shard=all" };
+    struct str               folder   = text_folder(perm, test_seed());
+    for (i64 m = 0; m < COUNT_OF(models); m++)
+        for (i64 w = 0; w < COUNT_OF(shards); w++) {
+            const char     *set[] = { "train.batch=24",
+                                  m % 2 ? "train.precision=fp32" : "train.precision=bf16",
+                                      shards[w] };
+            struct arena    room  = *perm;
+            struct settings s     = settings_with(&room, folder, m, set, COUNT_OF(set));
+            struct run     *plain = run_ranks(&room, &s, 3);
+            s.queues              = 2;
+            struct run *early     = run_ranks(&room, &s, 3);
+            CHECK_EQ(plain->steps, STEPS);
+            for (i32 i = 0; i < 3; i++)
+                if (memcmp(plain[i].loss, early[i].loss, sizeof plain[i].loss))
+                    harness_fail(__FILE__, __LINE__, "%s, %s, rank %d: other losses",
+                                 models[m].name, shards[w], i);
         }
     remove_texts(perm, folder);
 }

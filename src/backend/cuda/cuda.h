@@ -10,12 +10,13 @@
 struct os;
 
 /* Whether there may be a GPU, without loading anything. */
-bool        backend_cuda_likely(struct os *os);
-enum status backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
+bool backend_cuda_likely(struct os *os);
+/* nth: which of those that this process sees, counted from 0 and around: the number of a rank on its machine. */
+enum status backend_cuda_open(struct arena *perm, i32 nth, struct backend **out, struct err *err);
 
 /* The module's one door; the loader finds it by this name. */
 #define CUDA_DOOR "frugal_cuda_open"
-typedef enum status cuda_door(struct arena *perm, struct backend **out, struct err *err);
+typedef enum status cuda_door(struct arena *perm, i32 nth, struct backend **out, struct err *err);
 /* What it was built from, a text; the program has one of its own (cmake/shared.cmake). */
 #define CUDA_BUILD "frugal_cuda_build"
 extern const char frugal_cuda_build[];

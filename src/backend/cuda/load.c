@@ -60,7 +60,7 @@ bool backend_cuda_likely(struct os *os)
            !os->stat(os, STR("/dev/dxg"), &stat, NULL);
 }
 
-enum status backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+enum status backend_cuda_open(struct arena *perm, i32 nth, struct backend **out, struct err *err)
 {
     struct arena scratch = *perm;
     struct str   path    = find_module(&scratch);
@@ -87,5 +87,5 @@ enum status backend_cuda_open(struct arena *perm, struct backend **out, struct e
             "the CUDA module %s is not of the same build as this program: build both again "
             "(cmake --build build) or install both",
             dladdr(symbol, &where) ? where.dli_fname : "");
-    return door(perm, out, err);
+    return door(perm, nth, out, err);
 }

@@ -41,6 +41,7 @@ struct ranks *ranks_alike(struct arena *perm, i32 rank, i32 count)
                          .count    = count,
                          .locals   = 1,
                          .machines = count,
-                         .speaks   = true };
+                         .speaks   = true,
+                         .shown    = true };
     return r;
 }

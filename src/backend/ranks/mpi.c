@@ -57,6 +57,16 @@ static enum status failed(const struct mpi *m, int bad, struct err *err)
                    m->abi->name, bad);
 }
 
+/* Is everybody still there, and is the limit not over, for somebody who waits since then? */
+static enum status look(struct mpi *m, i64 since_ns, struct err *err)
+{
+    enum status st = look_at_peers(m, err);
+    if (st || m->os->now_ns(m->os) - since_ns <= m->limit_ns) return st;
+    return err_set(err, STATUS_WORLD,
+                   "another rank has not come for %.0f s (train.join_s), so all %d end",
+                   (f64)m->limit_ns * 1e-9, m->base.count);
+}
+
 static enum status await(struct mpi *m, union mpi_request *request, struct err *err)
 {
     i64 begin_ns = m->os->now_ns(m->os), looked_ns = begin_ns;
@@ -68,12 +78,8 @@ static enum status await(struct mpi *m, union mpi_request *request, struct err *
         i64 now_ns = m->os->now_ns(m->os);
         if (now_ns - looked_ns < look_ns) continue;
         looked_ns      = now_ns;
-        enum status st = look_at_peers(m, err);
+        enum status st = look(m, begin_ns, err);
         if (st) return st;
-        if (now_ns - begin_ns > m->limit_ns)
-            return err_set(err, STATUS_WORLD,
-                           "another rank has not come for %.0f s (train.join_s), so all %d end",
-                           (f64)m->limit_ns * 1e-9, m->base.count);
     }
 }
 
@@ -122,6 +128,11 @@ static enum status mpi_spread(struct ranks *r, i32 root, void *data, i64 bytes, 
     return finish(m, m->abi->spread(m, data, (int)bytes, root, &request), &request, err);
 }
 
+static enum status mpi_look(struct ranks *r, i64 since_ns, struct err *err)
+{
+    return look(mpi_of(r), since_ns, err);
+}
+
 /* After a failure MPI is left as it is: its end waits for all, and one of them is gone. */
 static void mpi_close(struct ranks *r)
 {
@@ -133,6 +144,7 @@ static const struct ranks_table table = { .name     = "mpi",
                                           .exchange = mpi_exchange,
                                           .gather   = mpi_gather,
                                           .spread   = mpi_spread,
+                                          .look     = mpi_look,
                                           .close    = mpi_close };
 
 /* --- the beginning --- */

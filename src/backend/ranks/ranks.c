@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-i64 ranks_begin(i64 count, i32 parts, i32 part)
-{
-    return count / parts * part + count % parts * part / parts;
-}
-
 static struct timed {
     struct os *os;
     i64        begin_ns;

@@ -25,6 +25,8 @@ struct ranks_table {
     /* Each rank's part of `data` goes to all. */
     enum status (*gather)(struct ranks *, u8 *data, const i64 *begin, struct err *);
     enum status (*spread)(struct ranks *, i32 root, void *data, i64 bytes, struct err *);
+    /* For whoever waits for the others without these calls, since then: are they still there? NULL: unknown. */
+    enum status (*look)(struct ranks *, i64 since_ns, struct err *);
     void (*close)(struct ranks *); /* after `failed` without waiting for anybody */
 };
 
@@ -35,11 +37,9 @@ struct ranks {
     i32                       machines;
     struct err                failed;
     bool                      speaks; /* for all of them: rank 0, or who is left */
+    bool                      shown;  /* nobody is there: alike.h */
     i64 busy_ns; /* spent in these calls, waiting included: communication that nothing hides */
 };
-
-/* Where count elements are cut for `parts`: equal to one element. */
-i64 ranks_begin(i64 count, i32 parts, i32 part);
 
 enum ranks_join { RANKS_SUM, RANKS_LARGEST };
 /* Of `count` numbers, which lie in the same order in each rank: joined in all of them, in place. `work` has

@@ -1,89 +1,68 @@
 /* backend.c - the GPU behind the backend's table: one arena in device memory, one stream for all
  * programs, and each of them captured as a CUDA graph when it is prepared, so that a run is one launch. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/module/backend_int.h"
 #include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/join.h"
 #include "backend/cuda/module/loading.h"
+#include "backend/cuda/module/nccl.h"
+#include "backend/ranks/ranks.h"
 #include "base/os.h"
 #include <cublasLt.h>
+#include <sched.h>
 #include <string.h>
 
 enum { UNWRITTEN = 0xFF };         /* a NaN in every float type: what was never written shows */
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
 _Static_assert(BACKEND_PART_BYTES <= 1 << 22, "a part fits in a stage");
-enum { STAGE_BYTES = 1 << 22, STAGES_FIRST = 2, STAGES_MAX = 64, STAGED_MIN = 1 << 16 };
 enum {
     PIN_BYTES = 1 << 28
 }; /* at once: the driver's locks are held meanwhile, and launches wait */
 
-/* What host data passes through, so that `put` need not wait and the next batch crosses the link beside
- * the programs: pinned memory, then as much of the device's, on a stream of its own; from there to its place in turn
- * with the programs, at the device's own speed. */
-struct stage {
-    u8         *pinned, *device;
-    cudaEvent_t arrived, done; /* on the device; in its place */
-    bool        busy;
-};
-
-/* A few bytes on their way to the host: `to` gets them when somebody waits for them. */
-enum { ANSWERS = 8, ANSWER_BYTES = 64, TAKEN_BYTES = 1 << 20 };
-struct answer {
-    u8         *pinned;
-    cudaEvent_t done;
-    void       *to; /* NULL: nothing is on its way */
-    i64         bytes;
-    ticket      ticket;
-};
-
-enum { COPIES = 16, COPY_BYTES_MIN = 1 << 15 }; /* timed: each twice the one before, up to 1 GiB */
-
-struct cuda {
-    struct backend base;
-    struct gpu     gpu;
-    struct str     name, bus_id;
-    i64            memory_bytes;               /* that was free once the context stood */
-    f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
-    u8            *arena;
-    i64            arena_bytes;
-    struct stage   stages[STAGES_MAX];
-    i32            stage_count, stage_next;
-    cudaStream_t   inputs; /* to the stages */
-    bool           begun;  /* a program has run: what is put from now on is mostly batches */
-    struct answer  answers[ANSWERS];
-    ticket         asked;          /* answers so far */
-    u8            *taken;          /* TAKEN_BYTES, pinned, of larger ones; NULL: not needed yet */
-    cudaStream_t   copies;         /* of state, beside the programs */
-    cudaEvent_t    marked, copied; /* the state is there; all copies of it are */
-    u8            *pinned;         /* memory that copies go to */
-    i64            pinned_bytes;   /* of it, from the beginning */
-    bool           keeps_choices;  /* on disk */
-    f64            copy_s[COPIES]; /* of COPY_BYTES_MIN << i; 0: not timed */
-    struct arena  *perm;           /* of whoever opened it */
-};
-
-struct
-    ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
-    const struct gpu_kernel *kernel;
-    struct gpu_call          call;
-    i32                      instr;
-};
-
-struct prepared {
-    struct ready   *list;
-    i32             count;
-    bool           *joined; /* by instruction: another's kernel does its work */
-    struct join    *joins;  /* by instruction: which others' work its kernel does */
-    cudaGraphExec_t graph;  /* NULL: it could not be captured */
-};
-
 static struct cuda *cuda_of(struct backend *b) { return (struct cuda *)b; }
 
-/* A driver that fails in the middle of a run leaves nothing to go on with. */
-static void must(cudaError_t e)
+/* --- waiting, for other ranks too --- */
+
+/* A kernel that waits for a rank which is gone would wait for ever: it is ended, and the ranks have failed. */
+static void look_at_ranks(struct cuda *cuda, i64 since_ns)
 {
-    if (e != cudaSuccess) assert_failed(cudaGetErrorString(e), __FILE__, __LINE__);
+    struct ranks *r   = cuda->base.ranks;
+    struct err    err = { 0 };
+    enum status   st  = nccl_status(&err);
+    if (!st && r->table->look) st = r->table->look(r, since_ns, &err);
+    if (!st) return;
+    if (!r->failed.status) r->failed = err;
+    r->failed.status = st;
+    nccl_abort();
+}
+
+static cudaError_t query(struct cuda *cuda, cudaEvent_t event)
+{
+    return event ? cudaEventQuery(event) : cudaStreamQuery(cuda->gpu.stream);
+}
+
+/* Until the event has happened; NULL: all that is on the stream. */
+static void await(struct cuda *cuda, cudaEvent_t event)
+{
+    static const i64 spin_ns = 1000000, nap_ns = 20000, look_ns = 50000000;
+    struct os       *os = os_real();
+    if (!nccl_linked()) {
+        must(event ? cudaEventSynchronize(event) : cudaStreamSynchronize(cuda->gpu.stream));
+        return;
+    }
+    i64         begin_ns = os->now_ns(os), now_ns = begin_ns, looked_ns = begin_ns;
+    cudaError_t e;
+    while ((e = query(cuda, event)) == cudaErrorNotReady) {
+        cudaGetLastError(); /* that is not an error, and is kept as one */
+        if (now_ns - begin_ns < spin_ns) sched_yield();
+        else os->sleep_ns(os, nap_ns);
+        now_ns = os->now_ns(os);
+        if (now_ns - looked_ns < look_ns) continue;
+        looked_ns = now_ns;
+        if (nccl_linked()) look_at_ranks(cuda, begin_ns);
+    }
+    must(e);
 }
 
 /* --- nodes as calls --- */
@@ -230,9 +209,10 @@ static void cuda_describe(struct backend *b, struct target *t)
     *t                   = (struct target){ 0 };
     t->name              = cuda->name;
     t->bus_id            = cuda->bus_id;
-    t->memory_bytes      = cuda->memory_bytes;
+    t->memory_bytes      = cuda->memory_bytes - cuda->link_bytes;
     t->threads           = 1;
     t->gpus              = 1;
+    t->queues            = gpu_is_off(STR("queues")) ? 1 : 2;
     t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
     t->flops_s[DT_F32]   = cuda->flops_s;
     t->flops_s[DT_BF16]  = t->flops_s[DT_F16] =
@@ -338,21 +318,6 @@ static void prepare_chain(const struct node *n, struct prepared *to, struct aren
 
 /* --- sums over rows, by the kernel that makes the rows --- */
 
-/* Does the instruction read or write any of these bytes of the arena? */
-static bool touches(const struct program *p, i32 index, i64 begin, i64 end)
-{
-    const struct instr *instr = &p->instrs[index];
-    const struct node  *n     = &p->graph->nodes[instr->node];
-    bool                any   = instr->work_bytes && instr->work_offset < end &&
-               instr->work_offset + instr->work_bytes > begin;
-    for (i32 k = 0; k < n->in_count + node_results(n); k++) {
-        i32 value = k < n->in_count ? n->in[k] : n->out + k - n->in_count;
-        i64 at    = p->offset[value];
-        any |= at < end && at + type_bytes(p->graph->values[value].type) > begin;
-    }
-    return any;
-}
-
 /* The sum over rows of what this instruction stores (the gradient of the bias that was added there), if it may as well
  * be written now: nothing until then touches its bytes. -1: there is none. */
 static i32 find_sum(const struct program *p, i32 index)
@@ -366,7 +331,7 @@ static i32 find_sum(const struct program *p, i32 index)
             !type_eq(type, g->values[n->out + 1].type))
             continue;
         for (i32 k = index; k < i; k++)
-            if (touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type)))
+            if (instr_touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type)))
                 return -1;
         return i;
     }
@@ -456,17 +421,12 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     return STATUS_OK;
 }
 
-static void run_all(const struct prepared *p)
-{
-    for (i32 i = 0; i < p->count; i++) p->list[i].kernel->run(&p->list[i].call);
-}
-
 static void capture(struct cuda *cuda, struct prepared *prepared)
 {
     cudaGraph_t graph = NULL;
     if (cudaStreamBeginCapture(cuda->gpu.stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess)
         return;
-    run_all(prepared);
+    queues_run(cuda, prepared);
     if (cudaStreamEndCapture(cuda->gpu.stream, &graph) != cudaSuccess ||
         cudaGraphInstantiate(&prepared->graph, graph, 0) != cudaSuccess)
         prepared->graph = NULL;
@@ -490,7 +450,9 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     }
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
+    if (!st) st = queues_prepare(cuda, p, prepared, err);
     if (!st) capture(cuda, prepared);
+    if (!st) st = nccl_status(err);
     if (!st && cuda->keeps_choices) /* a disk that refuses costs the next run its tries, no more */
         (void)tuning_save(cuda->gpu.tuning, os_real(), *perm, NULL);
     p->prepared = st ? NULL : prepared;
@@ -543,7 +505,7 @@ static struct stage *next_stage(struct cuda *cuda)
             cudaGetLastError();
             close_stage(more);
         }
-        must(cudaEventSynchronize(s->done));
+        await(cuda, s->done);
     }
     cuda->stage_next = (cuda->stage_next + 1) % cuda->stage_count;
     s->busy          = true;
@@ -597,10 +559,10 @@ static void cuda_load(struct backend *b, const struct backend_part *parts, i64 c
     }
 }
 
-static void deliver(struct answer *a)
+static void deliver(struct cuda *cuda, struct answer *a)
 {
     if (!a->to) return;
-    must(cudaEventSynchronize(a->done));
+    await(cuda, a->done);
     memcpy(a->to, a->pinned, (size_t)a->bytes);
     a->to = NULL;
 }
@@ -608,7 +570,7 @@ static void deliver(struct answer *a)
 static ticket ask(struct cuda *cuda, i64 offset, void *to, i64 bytes)
 {
     struct answer *a = &cuda->answers[cuda->asked % ANSWERS];
-    deliver(a);
+    deliver(cuda, a);
     a->to     = to;
     a->bytes  = bytes;
     a->ticket = ++cuda->asked;
@@ -623,7 +585,7 @@ static void take(struct cuda *cuda, i64 offset, void *to, i64 bytes)
 {
     must(cudaMemcpyAsync(cuda->taken, cuda->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost,
                          cuda->gpu.stream));
-    must(cudaStreamSynchronize(cuda->gpu.stream));
+    await(cuda, NULL);
     memcpy(to, cuda->taken, (size_t)bytes);
 }
 
@@ -655,18 +617,20 @@ static ticket cuda_run(struct backend *b, const struct program *p)
     const struct prepared *prepared = p->prepared;
     ASSERT(prepared);
     cuda->begun = true;
+    if (cuda->base.ranks && cuda->base.ranks->failed.status) return 0; /* the link is cut */
     if (prepared->graph) must(cudaGraphLaunch(prepared->graph, cuda->gpu.stream));
-    else run_all(prepared);
+    else queues_run(cuda, prepared);
     must(cudaGetLastError());
+    if (!prepared->graph && nccl_linked()) look_at_ranks(cuda, os_real()->now_ns(os_real()));
     return 0;
 }
 
 static void cuda_wait(struct backend *b, ticket t)
 {
     struct cuda *cuda = cuda_of(b);
-    if (!t) must(cudaStreamSynchronize(cuda->gpu.stream));
+    if (!t) await(cuda, NULL);
     for (i32 i = 0; i < ANSWERS; i++)
-        if (!t || cuda->answers[i].ticket <= t) deliver(&cuda->answers[i]);
+        if (!t || cuda->answers[i].ticket <= t) deliver(cuda, &cuda->answers[i]);
 }
 
 static void cuda_mark(struct backend *b)
@@ -678,6 +642,7 @@ static void cuda_mark(struct backend *b)
 static void cuda_copy(struct backend *b, const struct backend_copy *list, i64 count)
 {
     struct cuda *cuda = cuda_of(b);
+    must(cudaSetDevice(cuda->device)); /* a thread begins at device 0 */
     must(cudaStreamWaitEvent(cuda->copies, cuda->marked, 0));
     for (i64 i = 0, part; i < count; i++) {
         const struct backend_copy *c = &list[i];
@@ -696,6 +661,7 @@ static enum status cuda_pin(struct backend *b, void *memory, i64 bytes, struct e
 {
     struct cuda *cuda = cuda_of(b);
     ASSERT(!cuda->pinned_bytes);
+    must(cudaSetDevice(cuda->device)); /* a thread begins at device 0 */
     cuda->pinned = memory;
     while (cuda->pinned_bytes < bytes) {
         i64         part = MIN(PIN_BYTES, bytes - cuda->pinned_bytes);
@@ -724,17 +690,18 @@ static void cuda_unpin(struct backend *b)
 
 static void cuda_time(struct backend *b, const struct program *p, f64 *seconds)
 {
-    struct cuda           *cuda     = cuda_of(b);
     const struct prepared *prepared = p->prepared;
     cudaEvent_t            from, to;
+    (void)b;
     must(cudaEventCreate(&from));
     must(cudaEventCreate(&to));
     for (i32 i = 0; i < p->instr_count; i++) seconds[i] = 0;
     for (i32 i = 0; i < prepared->count; i++) {
-        f32 ms = 0;
-        must(cudaEventRecord(from, cuda->gpu.stream));
-        prepared->list[i].kernel->run(&prepared->list[i].call);
-        must(cudaEventRecord(to, cuda->gpu.stream));
+        const struct gpu_call *call = &prepared->list[i].call;
+        f32                    ms   = 0;
+        must(cudaEventRecord(from, call->gpu->stream));
+        prepared->list[i].kernel->run(call);
+        must(cudaEventRecord(to, call->gpu->stream));
         must(cudaEventSynchronize(to));
         must(cudaEventElapsedTime(&ms, from, to));
         seconds[prepared->list[i].instr] += (f64)ms * 1e-3;
@@ -748,7 +715,7 @@ static i64 cuda_used_bytes(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
     u8          *part = cuda->stages[0].pinned;
-    must(cudaStreamSynchronize(cuda->gpu.stream));
+    await(cuda, NULL);
     for (i64 end = cuda->arena_bytes; end > 0;) {
         i64 bytes = MIN(STAGE_BYTES, end);
         must(cudaMemcpy(part, cuda->arena + end - bytes, (size_t)bytes, cudaMemcpyDeviceToHost));
@@ -767,9 +734,29 @@ static i64 cuda_device_bytes(struct backend *b)
     return cuda_of(b)->memory_bytes - (i64)free_bytes;
 }
 
+static enum status cuda_engine(struct backend *b, struct backend_key *key, struct err *err)
+{
+    (void)b;
+    enum status st = nccl_load(err);
+    return st || !key ? st : nccl_key(key, err);
+}
+
+static enum status cuda_link(struct backend *b, const struct backend_key *key, i32 rank, i32 ranks,
+                             struct err *err)
+{
+    size_t      before = 0, after = 0, all_bytes = 0;
+    enum status st;
+    must(cudaMemGetInfo(&before, &all_bytes));
+    st = nccl_link(key, rank, ranks, err);
+    must(cudaMemGetInfo(&after, &all_bytes));
+    cuda_of(b)->link_bytes = before > after ? (i64)(before - after) : 0;
+    return st;
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
+    nccl_close();
     if (cuda->arena) cudaFree(cuda->arena);
     for (i32 i = 0; i < STAGES_MAX; i++) close_stage(&cuda->stages[i]);
     for (i32 i = 0; i < ANSWERS; i++) {
@@ -781,6 +768,8 @@ static void cuda_close(struct backend *b)
     if (cuda->copied) cudaEventDestroy(cuda->copied);
     if (cuda->copies) cudaStreamDestroy(cuda->copies);
     if (cuda->inputs) cudaStreamDestroy(cuda->inputs);
+    if (cuda->beside.stream) cudaStreamDestroy(cuda->beside.stream);
+    if (cuda->forked) cudaEventDestroy(cuda->forked);
     if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
     cuda->arena = NULL;
 }
@@ -805,6 +794,8 @@ static const struct backend_table cuda_table = {
     .time         = cuda_time,
     .used_bytes   = cuda_used_bytes,
     .device_bytes = cuda_device_bytes,
+    .engine       = cuda_engine,
+    .link         = cuda_link,
     .close        = cuda_close,
 };
 
@@ -818,14 +809,16 @@ static enum status no_gpu(cudaError_t e, struct err *err)
     return err_set(err, STATUS_WORLD, "no GPU can be used: %s", why);
 }
 
-static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
+static enum status open_device(struct cuda *cuda, i32 nth, struct arena *perm, struct err *err)
 {
     struct cudaDeviceProp p;
     int                   count = 0;
     cudaError_t           e     = cudaGetDeviceCount(&count);
     if (e != cudaSuccess || !count) return no_gpu(e, err);
     size_t free_bytes = 0, all_bytes = 0;
-    e = cudaGetDeviceProperties(&p, 0);
+    cuda->device = nth % count;
+    e            = cudaSetDevice(cuda->device);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, cuda->device);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->gpu.stream, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&cuda->marked, cudaEventDisableTiming);
@@ -849,12 +842,12 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     cuda->gpu.tuning->library = (i64)cublasLtGetVersion();
     cuda->memory_bytes        = (i64)free_bytes;
     char bus_id[32]           = "";
-    if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, 0) == cudaSuccess)
+    if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, cuda->device) == cudaSuccess)
         cuda->bus_id = str_copy(perm, str_of(bus_id));
     int clock_khz = 0, memory_khz = 0, bus_bits = 0;
-    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
-    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
-    cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, 0);
+    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, cuda->device);
+    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, cuda->device);
+    cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, cuda->device);
     cuda->flops_s = 2.0 * 128 * p.multiProcessorCount * clock_khz * 1e3; /* 128 lanes each */
     cuda->bandwidth_bytes_s = 2.0 * memory_khz * 1e3 * bus_bits / 8;
     return STATUS_OK;
@@ -863,12 +856,12 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
 cuda_door frugal_cuda_open;
 
 __attribute__((visibility("default"))) enum status
-frugal_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+frugal_cuda_open(struct arena *perm, i32 nth, struct backend **out, struct err *err)
 {
     struct cuda *cuda = NEW(perm, struct cuda, 1);
     cuda->base.table  = &cuda_table;
     cuda->perm        = perm;
-    enum status st    = open_device(cuda, perm, err);
+    enum status st    = open_device(cuda, nth, perm, err);
     if (st) cuda_close(&cuda->base);
     else *out = &cuda->base;
     return st;

@@ -1,5 +1,5 @@
 /* kernels.c - one ordered list of all CUDA kernels. */
-#include "backend/cuda/module/gpu.h"
+#include "backend/cuda/module/backend_int.h"
 #include "base/os.h"
 
 #define FAMILY(name, table)                                                                        \
