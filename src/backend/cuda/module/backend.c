@@ -3,7 +3,6 @@
 #include "backend/cuda/module/backend_int.h"
 #include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
-#include "backend/cuda/module/join.h"
 #include "backend/cuda/module/loading.h"
 #include "backend/cuda/module/nccl.h"
 #include "backend/ranks/ranks.h"
@@ -350,57 +349,6 @@ static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r
     p->instrs[at].kernel = STR(KERNEL_JOINED);
 }
 
-/* --- norms, rotations and gates, by kernels of one new row --- */
-
-static bool is_norm(i32 op) { return op == OP_RMSNORM || op == OP_LAYERNORM; }
-
-static void join(const struct program *p, struct prepared *to, i32 index)
-{
-    to->joined[index]       = true;
-    p->instrs[index].kernel = STR(KERNEL_JOINED);
-}
-
-static void find_joins(struct cuda *cuda, const struct program *p, i32 index, struct prepared *to)
-{
-    struct operands     own, other;
-    const struct graph *g = p->graph;
-    const struct node  *n = &g->nodes[p->instrs[index].node];
-    struct gpu_call     c = call_of(cuda, g, p, n, own.in, own.out);
-    struct join        *j = &to->joins[index];
-    *j                    = (struct join){ -1, -1 };
-    if (n->op != OP_MATMUL && n->op != OP_ATTENTION_CACHED) return;
-    const struct gpu_kernel *k     = choose(&c);
-    i32                      maker = join_maker(p, index), gate = -1;
-    if (maker >= 0 && k) {
-        const struct node *m    = &g->nodes[p->instrs[maker].node];
-        struct gpu_call    b    = call_of(cuda, g, p, m, other.in, other.out);
-        bool               norm = k->does & DOES_NORM && is_norm(m->op) && gemv_takes_norm(&c, &b);
-        bool turn = k->does & DOES_TURN && m->op == OP_ROPE && cached_takes_turn(&c, &b);
-        if ((norm || turn) && join_before(p, maker, index)) j->before = maker;
-    }
-    if (k && k->does & DOES_GATE && gemv_takes_gate(&c)) gate = join_reader(p, index);
-    if (gate >= 0 && join_gate(p, index, gate, j->before)) j->gate = gate;
-    if (j->before >= 0) join(p, to, j->before);
-    if (j->gate >= 0) join(p, to, j->gate);
-}
-
-static void add_joins(struct cuda *cuda, const struct program *p, struct ready *r, struct join j,
-                      struct arena *perm)
-{
-    const struct graph *g = p->graph;
-    if (j.before >= 0) {
-        struct operands *o      = NEW(perm, struct operands, 1);
-        struct gpu_call *before = NEW(perm, struct gpu_call, 1);
-        *before        = call_of(cuda, g, p, &g->nodes[p->instrs[j.before].node], o->in, o->out);
-        r->call.before = before;
-    }
-    if (j.gate >= 0) {
-        struct tensor *gate = NEW(perm, struct tensor, 1);
-        *gate               = tensor_of(cuda, g, p, g->nodes[p->instrs[j.gate].node].out);
-        r->call.gate        = gate;
-    }
-}
-
 static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 index,
                                struct prepared *to, struct arena *perm, struct err *err)
 {
@@ -414,7 +362,6 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     enum status st           = prepare_call(cuda, n, instr, r, perm, err);
     if (st) return st;
     instr->kernel = str_of(name_of(r->kernel, &r->call));
-    add_joins(cuda, p, r, to->joins[index], perm);
     if (r->kernel->does & DOES_SUM) join_sum(cuda, p, r, to, perm);
     if (!n->at.then.count || r->kernel->does & DOES_CHAIN) return STATUS_OK;
     prepare_chain(n, to, perm);
@@ -442,12 +389,7 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     enum status      st       = STATUS_OK;
     prepared->list            = NEW(perm, struct ready, MAX(1, p->instr_count * 2));
     prepared->joined          = NEW(perm, bool, MAX(1, p->instr_count));
-    prepared->joins           = NEW(perm, struct join, MAX(1, p->instr_count));
     ASSERT(cuda->arena);
-    for (i32 i = 0; i < p->instr_count; i++) {
-        prepared->joins[i] = (struct join){ -1, -1 };
-        if (!gpu_is_off(STR("join"))) find_joins(cuda, p, i, prepared);
-    }
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
     if (!st) st = queues_prepare(cuda, p, prepared, err);

@@ -68,8 +68,7 @@ struct
 struct prepared {
     struct ready       *list;
     i32                 count;
-    bool               *joined; /* by instruction: another's kernel does its work */
-    struct join        *joins;  /* by instruction: which others' work its kernel does */
+    bool               *joined; /* by instruction: a kernel of one before it does its work */
     const struct ready *last;   /* that runs beside until the end; NULL: none does */
     cudaGraphExec_t     graph;  /* NULL: it could not be captured */
 };

@@ -8,11 +8,8 @@
  *
  * The keys of one head go round all eights of a block and, on Hopper, of a cluster of blocks, whose results meet at
  * the end in an order that depends on shapes and lengths alone. Q query heads that share a key head are taken
- * together. Of one new row the kernel keeps key and value itself, and turns its heads (join.c): the two numbers of a
- * pair are in one lane. */
+ * together. */
 #include "backend/cuda/module/early.cuh"
-#include "backend/cuda/module/join.h"
-#include "backend/cuda/module/rope.cuh"
 #include <cooperative_groups.h>
 
 namespace cg = cooperative_groups;
@@ -21,12 +18,10 @@ enum { WARPS = 8, THREADS = 32 * WARPS, EIGHT = 8, EIGHTS = THREADS / EIGHT };
 enum { HEAD_MAX = 128, CLUSTER = 8, GRID_MAX = 65535 };
 
 struct cached {
-    i64         rows, L, H, G, D, window;
-    f32         scale;
-    bool        keeps; /* one row: the kernel that attends keeps its key and value, too */
-    const i32  *sequence, *place;
-    const i32  *turn_at; /* of the one row: by which place its heads are turned, or NULL */
-    struct turn turn;
+    i64        rows, L, H, G, D, window;
+    f32        scale;
+    bool       keeps; /* one row: the kernel that attends keeps its key and value, too */
+    const i32 *sequence, *place;
 };
 
 __device__ inline i64 cached_at(const struct cached &a, i64 r, i64 place, i64 g)
@@ -87,18 +82,6 @@ template <int V, class T> __device__ inline void load_eighth(f32 *to, const T *h
 {
 #pragma unroll
     for (int i = 0; i < V; i++) load_f32<4>(to + 4 * i, head + 32 * i + 4 * (threadIdx.x % EIGHT));
-}
-
-/* A head turned by its place, rounded as the op rope stores it: with V even a pair's numbers are V / 2 stretches
- * apart. */
-template <int V, class T> __device__ inline void turn_eighth(f32 *v, const f32 *co, const f32 *si)
-{
-#pragma unroll
-    for (int i = 0; i < 2 * V; i++) {
-        f32 a = v[i], b = v[i + 2 * V];
-        v[i]         = to_f32(from_f32<T>(a * co[i] - b * si[i]));
-        v[i + 2 * V] = to_f32(from_f32<T>(b * co[i] + a * si[i]));
-    }
 }
 
 /* Of a block: what each warp has seen, then the whole. */
@@ -182,15 +165,9 @@ __global__ void __launch_bounds__(THREADS)
     const T *row = qkv + r * (a.H + 2 * a.G) * a.D;
     if (a.window) begin = max((i64)0, end - a.window);
     s.clear();
-    f32 co[2 * V], si[2 * V];
-#pragma unroll
-    for (int i = 0; V % 2 == 0 && a.turn_at && i < 2 * V; i++)
-        turn_of(a.turn_at[0], i / 4 * 32 + threadIdx.x % EIGHT * 4 + i % 4, a.D, a.turn, co + i,
-                si + i);
 #pragma unroll
     for (int n = 0; n < Q; n++) {
         load_eighth<V>(q[n], row + (h + n) * a.D);
-        if (V % 2 == 0 && a.turn_at) turn_eighth<V, T>(q[n], co, si);
 #pragma unroll
         for (int i = 0; i < 4 * V; i++) q[n][i] *= a.scale * 1.44269504f; /* log2 e */
     }
@@ -204,7 +181,6 @@ __global__ void __launch_bounds__(THREADS)
     if (cached < end && !rank && !mine) { /* the new row's own */
         load_eighth<V>(k, row + (a.H + g) * a.D);
         load_eighth<V>(v, row + (a.H + a.G + g) * a.D);
-        if (V % 2 == 0 && a.turn_at) turn_eighth<V, T>(k, co, si);
         s.key(q, k, v, lanes);
         f32 *to = cache + cached_at(a, r, end - 1, g);
 #pragma unroll
@@ -255,14 +231,6 @@ static bool takes(const struct gpu_call *c)
            c->in[1].type.dtype == DT_F32;
 }
 
-bool cached_takes_turn(const struct gpu_call *c, const struct gpu_call *turn)
-{
-    struct cached a = cached_of(c);
-    return a.keeps && a.D % 64 == 0 && turn->in_count == 2 && turn->in[1].count == 1 &&
-           turn->at->heads == a.H + a.G && turn->at->head_dim == a.D && !turn->at->inverse &&
-           turn->in[0].type.dtype == c->in[0].type.dtype;
-}
-
 /* As many as there are keys for, and processors. */
 static unsigned ranks_of(const struct gpu_call *c, const struct cached &a, i64 blocks)
 {
@@ -273,45 +241,42 @@ static unsigned ranks_of(const struct gpu_call *c, const struct cached &a, i64 b
     return ranks;
 }
 
-template <int Q, int V, class T>
-static void launch(const struct gpu_call *c, struct cached a, const void *qkv)
+template <int Q, int V, class T> static void launch(const struct gpu_call *c, struct cached a)
 {
     i64      heads = a.H / Q;
     unsigned ranks = ranks_of(c, a, heads * a.rows);
     launch_early(c->gpu, attend_eights<Q, V, T>, dim3(ranks, (unsigned)heads, (unsigned)a.rows),
-                 THREADS, ranks, data_of<T>(c->out[0]), (const T *)qkv, data_of<f32>(c->in[1]), a);
+                 THREADS, ranks, data_of<T>(c->out[0]), data_of<T>(c->in[0]),
+                 data_of<f32>(c->in[1]), a);
 }
 
-template <int V, class T>
-static void launch_heads(const struct gpu_call *c, struct cached a, const void *qkv)
+template <int V, class T> static void launch_heads(const struct gpu_call *c, struct cached a)
 {
     i64 each = a.H / a.G; /* query heads of a key head */
-    if (each % 4 == 0) launch<4, V, T>(c, a, qkv);
-    else if (each % 2 == 0) launch<2, V, T>(c, a, qkv);
-    else launch<1, V, T>(c, a, qkv);
+    if (each % 4 == 0) launch<4, V, T>(c, a);
+    else if (each % 2 == 0) launch<2, V, T>(c, a);
+    else launch<1, V, T>(c, a);
 }
 
 static void run(const struct gpu_call *c)
 {
-    struct cached a   = cached_of(c);
-    const void   *qkv = c->before ? c->before->in[0].data : c->in[0].data;
+    struct cached a = cached_of(c);
     if (!c->out[0].count) return;
-    if (c->before) a.turn_at = data_of<i32>(c->before->in[1]), a.turn = turn_by(c->before->at);
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
         if (!a.keeps)
             launch_early(c->gpu, keep_rows<T>, dim3((unsigned)a.rows), THREADS, 1,
                          data_of<f32>(c->in[1]), data_of<T>(c->in[0]), a);
         switch (a.D / 32) {
-        case 1: launch_heads<1, T>(c, a, qkv); break;
-        case 2: launch_heads<2, T>(c, a, qkv); break;
-        case 3: launch_heads<3, T>(c, a, qkv); break;
-        default: launch_heads<4, T>(c, a, qkv);
+        case 1: launch_heads<1, T>(c, a); break;
+        case 2: launch_heads<2, T>(c, a); break;
+        case 3: launch_heads<3, T>(c, a); break;
+        default: launch_heads<4, T>(c, a);
         }
     });
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_cached_attention[] = {
-    { OP_ATTENTION_CACHED, "eights", takes, run, NULL, NULL, DOES_TURN },
+    { OP_ATTENTION_CACHED, "eights", takes, run, NULL, NULL, 0 },
 };
 GPU_FAMILY(cached_attention)

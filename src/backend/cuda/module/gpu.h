@@ -38,11 +38,7 @@ struct gpu_call {
     i32                  in_count; /* the op's own */
     const struct tensor *out;
     const struct tensor
-        *sum; /* DOES_SUM: where to add up the columns of out[0] as it is stored, or NULL */
-    const struct gpu_call *
-        before; /* DOES_NORM, DOES_TURN: what makes in[0], whose operands are read instead; or NULL */
-    const struct tensor
-               *gate; /* DOES_GATE: where swiglu of the result goes, in its place; or NULL */
+               *sum; /* DOES_SUM: where to add up the columns of out[0] as it is stored, or NULL */
     void       *work;
     i64         work_bytes;
     void       *plan;
@@ -54,9 +50,6 @@ enum {
     DOES_CHAIN = 1, /* the maps of at->then */
     DOES_SUM =
         2, /* a sum over the rows of out[0], of out[1]'s type; may be written once all operands are read */
-    DOES_NORM = 4,  /* the norm that makes its first operand (join.h) */
-    DOES_TURN = 8,  /* the rotation that does */
-    DOES_GATE = 16, /* swiglu of its result */
 };
 
 struct gpu_kernel {

@@ -1,7 +1,7 @@
 /* heads.cu - what is done to query and key heads before attention: rotary positions and norms. x is
  * [B, T, heads of D numbers]; only the first `heads` of them are changed. */
 #include "backend/cuda/module/early.cuh"
-#include "backend/cuda/module/rope.cuh"
+#include "ir/rope.h"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
@@ -13,6 +13,25 @@ static struct heads heads_of(const struct gpu_call *c, const struct tensor *x)
 {
     i64 D = c->at->head_dim;
     return { x->count / D, x->type.shape.dim[2] / D, c->at->heads, D, x->type.shape.dim[1] };
+}
+
+struct turn {
+    f64                 log_base;
+    struct rope_scaling scaling;
+};
+
+static struct turn turn_by(const struct attrs *at)
+{
+    return { log2(at->base), { at->stretch, at->low, at->high } };
+}
+
+/* The angle t base^(-2i/D) is taken in f64: t is large, and f32 would be off by the whole of its
+ * rounding times t. */
+__device__ inline void turn_of(i64 t, i64 i, i64 D, struct turn by, f32 *co, f32 *si)
+{
+    f64 angle = (f64)t * rope_scaled(exp2(-2.0 * (f64)i / (f64)D * by.log_base), by.scaling);
+    angle -= floor(angle * 0.15915494309189535) * 6.283185307179586;
+    sincosf((f32)angle, si, co);
 }
 
 /* --- heads of 16, 32, 64, .. numbers: a thread has a run of RUN in either half of its head, so that
