@@ -75,7 +75,7 @@ static enum status fp8_of(struct session *s, struct err *err)
                    STR_ARG(asked), STR_ARG(precision_name(s->precision.dtype)));
 }
 
-/* One rank that NCCL links has been run; several, never to the end. Who names the library asks for them all the same. */
+/* One rank linked by NCCL has been run, several never to the end. Who names the library asks for them all the same. */
 static bool untried(const struct session *s)
 {
     return s->ranks && s->ranks->count > 1 && !s->ranks->shown && s->backend->table->behind &&
