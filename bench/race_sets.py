@@ -24,8 +24,8 @@ PICTURES = "/usr/share/datasets/fashion-mnist"
 SETS = {
     "fashion": ("bench/race/fashion.yaml", "accuracy", 0.94, {"must_ratio": 2, "aim_ratio": 5}, 10, ("pictures", "gpu")),
     "fashion-cpu": ("bench/race/fashion_cpu.yaml", "accuracy", 0.92, {"must_ratio": 2, "aim_ratio": 5}, 5, ("pictures", "cpu")),
-    "text-1.65": ("bench/race/text_165.yaml", "loss", 1.65, {"must": 15, "aim": 9}, 3, ("tokens", "text_165")),
-    "text-1.45": ("bench/race/text_145.yaml", "loss", 1.45, {"must_ratio": 2, "aim_ratio": 4}, 3, ("tokens", "text_145")),
+    "text-1.65": ("bench/race/text_165.yaml", "loss", 1.65, {"must": 15, "aim": 9}, 5, ("tokens", "text_165")),
+    "text-1.45": ("bench/race/text_145.yaml", "loss", 1.45, {"must_ratio": 2, "aim_ratio": 4}, 5, ("tokens", "text_145")),
 }
 SHAPE = {  # of PyTorch's side: the run file's, or the best that was found for it
     "text_165": ("depth=5", "width=768", "heads=12", "context=1024", "batch=16", "steps=820", "lr=0.03", "muon_lr=0.02", "eval_samples=960"),
