@@ -45,8 +45,9 @@ set(nvcc_werror "")
 if(FRUGAL_WERROR)
     set(nvcc_werror -Werror all-warnings)
 endif()
-# Same source, same bits, in whatever folder it is built: names that nvcc makes up come from the file's name instead of its path, and
-# intermediate files have fixed names. Line numbers for profilers carry the folder's name, so that packages go without.
+# Same source, same bits, in whatever folder it is built: -frandom-seed replaces the process's number in names that nvcc makes up, and
+# intermediate files have fixed names. Line numbers for profilers carry the folder's name, so that packages go without; for these, cudafe++
+# is also told another path of the source, because a name of what no other file may see has a hash of the whole path in it.
 option(FRUGAL_CUDA_LINES "Kernels know the lines of their source, for profilers" ON)
 set(nvcc_lines "")
 if(FRUGAL_CUDA_LINES)
@@ -61,6 +62,10 @@ foreach(file ${kernels})
         continue()
     endif()
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    set(nvcc_path "")
+    if(NOT FRUGAL_CUDA_LINES)
+        set(nvcc_path -Xcudafe --orig_src_path_name=src/backend/cuda/module/${name}.cu)
+    endif()
     set(depfile DEPFILE ${object}.d)
     if(CMAKE_VERSION VERSION_LESS 3.20) # which knows it for Ninja only
         set(depfile "")
@@ -69,7 +74,7 @@ foreach(file ${kernels})
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda/${name}
         COMMAND ${NVCC} -std=c++17 -O3 ${nvcc_lines} --threads 2 ${gencode} -I${CMAKE_SOURCE_DIR}/src
                 -D_Noreturn= -D_Static_assert=static_assert ${sm90a} ${nvcc_werror}
-                -frandom-seed=${name} --keep --keep-dir ${CMAKE_BINARY_DIR}/cuda/${name}
+                -frandom-seed=${name} ${nvcc_path} --keep --keep-dir ${CMAKE_BINARY_DIR}/cuda/${name}
                 -Xcompiler -fPIC,-Wall,-Wextra,-fvisibility=hidden,-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=
                 -MD -MF ${object}.d -c ${file} -o ${object}
         COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/cuda/${name})
