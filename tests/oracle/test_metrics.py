@@ -40,7 +40,8 @@ def run(folder, settings):
 
 
 def train(folder, rng):
-    return {"steps": int(rng.integers(1, 30)), "batch": 8, "lr": 0.01, "eval_batch": int(rng.integers(1, 40)), "out": f"{folder}/out", "threads": 2}
+    return {"steps": int(rng.integers(1, 30)), "batch": 8, "lr": 0.01, "eval_batch": int(rng.integers(1, 40)), "out": f"{folder}/out", "threads": 2,
+            "keep_best": False}  # so that the weights are those of the last evaluation
 
 
 def compare(event, loss, **metrics):
