@@ -128,7 +128,7 @@ static struct str why_not(const struct check *c, struct str group, struct arena 
     i64 equals = str_find(group, '=');
     if (str_starts(group, STR("!")))
         return str_cat(perm, STR("with "), str_sub(group, 1, group.len));
-    if (equals < 0 || strstr(str_z(perm, group), " or "))
+    if (equals < 0 || strstr(str_z(perm, str_sub(group, 0, equals)), " or "))
         return str_cat(perm, STR("without "), group);
     struct str key = str_sub(group, 0, equals), words = str_sub(group, equals + 1, group.len), word;
     struct str value = value_of(c, option_find(key), perm);
