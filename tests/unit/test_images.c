@@ -204,7 +204,7 @@ TEST(mixed_pictures_are_two_by_their_shares)
     dataset_close(mixed);
 }
 
-/* As a model normalises them: to the bit where the loader would have, but for a hole, which has the byte nearest to the
+/* As a model normalises them: bit-exact where the loader would have, but for a hole, which has the byte nearest to the
  * mean: at most half a level from 0. */
 TEST(bytes_with_a_factor_and_a_shift_are_the_normalised_numbers)
 {

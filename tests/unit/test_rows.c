@@ -120,7 +120,7 @@ static const char *run_fast(struct row_step *s, struct pool *pool)
 }
 
 /* A step of a table of bf16 is the step of the same table in f32, and then one rounding of each number that was
- * touched, by the word of its place: to the bit, also where rows are no multiple of the four words of a block. */
+ * touched, by the word of its place: bit-exact, also where rows are no multiple of the four words of a block. */
 TEST(a_step_of_a_low_table_is_that_of_f32_rounded_by_the_word_of_each_place)
 {
     static const i64 widths[] = { 1, 3, 8, 37, 64, 130 };
