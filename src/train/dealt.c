@@ -4,12 +4,12 @@
 
 static i64 parts_of(const struct session *s)
 {
-    return s->ranks && s->config.shard == SHARD_STATE ? s->ranks->count : 1;
+    return s->ranks && s->config.shard == SHARD_STATE ? s->config.places : 1;
 }
 
 bool session_deals(const struct session *s)
 {
-    return s->ranks && s->config.shard == SHARD_ALL && s->ranks->count > 1;
+    return s->ranks && s->config.shard == SHARD_ALL && s->config.places > 1;
 }
 
 bool session_calls(const struct session *s)
@@ -52,23 +52,26 @@ bool dealt_is(const struct session *s, const struct persistent *t, struct dealt 
 
 /* --- over the wire --- */
 
-/* One rank's part of one group, which lies at `offset` of its arena and at `at` of the whole. */
-static enum status carry(struct session *s, enum dealt_way way, i32 rank, i64 offset, u8 *at,
+/* The part of one place, which lies at `offset` of an arena and at `at` of the whole: from the rank of rank 0's machine
+ * that has it, or to the one of every machine. */
+static enum status carry(struct session *s, enum dealt_way way, i32 place, i64 offset, u8 *at,
                          i64 bytes, struct err *err)
 {
+    bool            copied  = s->config.places < s->ranks->count;
+    i32             holder  = copied ? ranks_holder(s->ranks, place) : place;
     struct backend *b       = s->backend;
     struct arena    scratch = s->scratch;
     u8             *piece   = NEW(&scratch, u8, MIN(bytes, RANKS_CHUNK_BYTES));
     enum status     st      = STATUS_OK;
     for (i64 done = 0; !st && done < bytes; done += RANKS_CHUNK_BYTES) {
         i64 now = MIN(bytes - done, RANKS_CHUNK_BYTES);
-        if (way == DEALT_TO_RANK_0 && s->ranks->rank == rank)
+        if (way == DEALT_TO_RANK_0 && s->ranks->rank == holder)
             b->table->wait(b, b->table->get(b, offset + done, piece, now));
         if (way == DEALT_FROM_RANK_0 && at) memcpy(piece, at + done, (size_t)now);
-        st = ranks_spread(s->ranks, way == DEALT_TO_RANK_0 ? rank : 0, piece, now);
+        st = ranks_spread(s->ranks, way == DEALT_TO_RANK_0 ? holder : 0, piece, now);
         if (st) return err_set(err, st, "%s", s->ranks->failed.text);
         if (way == DEALT_TO_RANK_0 && at) memcpy(at + done, piece, (size_t)now);
-        if (way == DEALT_FROM_RANK_0 && s->ranks->rank == rank)
+        if (way == DEALT_FROM_RANK_0 && s->config.place == place)
             b->table->wait(b, b->table->put(b, offset + done, piece, now));
     }
     return st;
@@ -80,10 +83,10 @@ static enum status carry_all(struct session *s, const struct dealt *d, enum deal
     enum status st     = STATUS_OK;
     i64         offset = d->state->offset;
     for (i32 group = 0; group < 2; group++) {
-        i64 part = d->bytes[group] / s->ranks->count;
-        for (i32 rank = 0; !st && rank < s->ranks->count; rank++) {
-            u8 *at = whole ? whole + (group ? d->bytes[0] : 0) + rank * part : NULL;
-            st     = carry(s, way, rank, offset, at, part, err);
+        i64 part = d->bytes[group] / parts_of(s);
+        for (i32 place = 0; !st && place < parts_of(s); place++) {
+            u8 *at = whole ? whole + (group ? d->bytes[0] : 0) + place * part : NULL;
+            st     = carry(s, way, place, offset, at, part, err);
         }
         offset += part;
     }
@@ -107,9 +110,9 @@ enum status dealt_tensor(struct session *s, enum dealt_way way, i64 offset,
 {
     i64         all = type_bytes(persistent_type(param)), part = type_bytes(param->type);
     enum status st = STATUS_OK;
-    for (i32 rank = 0; !st && rank < s->ranks->count && rank * part < all; rank++) {
-        u8 *at = whole ? whole + rank * part : NULL;
-        st     = carry(s, way, rank, offset, at, MIN(part, all - rank * part), err);
+    for (i32 place = 0; !st && place < s->config.places && place * part < all; place++) {
+        u8 *at = whole ? whole + place * part : NULL;
+        st     = carry(s, way, place, offset, at, MIN(part, all - place * part), err);
     }
     if (way == DEALT_FROM_RANK_0) s->backend->table->mark(s->backend);
     return st;
@@ -166,7 +169,7 @@ static enum status dealt_matrices(struct session *s, enum dealt_way way,
         const struct persistent *p = &set->persistents[i];
         if (!is_owned(p)) continue;
         i64 bytes = type_bytes(p->type);
-        i32 owner = ranks_owner(p->offset - first, bytes, end - first, s->ranks->count);
+        i32 owner = ranks_owner(p->offset - first, bytes, end - first, s->config.places);
         if (owner != last) begin = p->offset;
         last = owner;
         st   = carry(s, way, owner, state->offset + p->offset - begin,
