@@ -43,6 +43,7 @@ struct ranks {
         machine_of; /* by rank: equal where ranks share a machine, as train.shard_over=machine has it */
     struct ranks
         *whole; /* of whom these are some; NULL: these are all. It has `failed` and `busy_ns` */
+    i32  group; /* of several of its kind: which */
     struct ranks *over[OVER_COUNT]; /* by enum ranks_over; NULL: there is no such group */
     struct err    failed;
     bool          speaks; /* for all of them: rank 0, or who is left */
