@@ -1,7 +1,7 @@
 /* show_logits.c - what a model says before any softmax, for tests/oracle against transformers: a line a row of logits.
  *
- *     show_logits next KEY=VALUE...     of each token of each line of standard input, token numbers; "cached" in the place
- *                                       of "next": with the keys and values of the tokens before in a cache
+ *     show_logits next KEY=VALUE...     of each token of each line of standard input, token numbers
+ *     show_logits cached KEY=VALUE...   the same with keys and values of the tokens before in a cache
  *     show_logits classes KEY=VALUE...  of each held-out sample of the settings' data */
 #include "train/config.h"
 #include "train/use_int.h"
