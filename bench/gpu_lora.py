@@ -103,6 +103,7 @@ def model_of(mode, folder):
 
 def peer(mode, batch, context, folder=None):
     begun = time.time()
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # reserves little more than it needs: another is beside it
     import torch
     model = model_of(mode, folder)
     if mode != "full":
