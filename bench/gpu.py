@@ -377,6 +377,8 @@ def row_lora_4bit(options):
     yield figure("lora-4bit", "of the speed beside bf16", wide["ms"] / r["ms"], "", None, 0.9, 0.97)
     r = lora(options, "train.recompute=all", "train.lora.weights=nf4", "train.batch=1", "train.micro_batch=1")
     yield figure("lora-4bit", "batch 1, " + memory(r), r["peak_gib"], "GiB", theirs.get("peak_gib_of_one"), 8, 7, more=False)
+    if "nf4_unlike" in theirs:
+        yield figure("lora-4bit", "codes, sizes and scales unlike bitsandbytes' on this GPU", theirs["nf4_unlike"], "of 16,899", None, 0, more=False)
 
 
 def row_lora_qwen(options):

@@ -101,6 +101,18 @@ def model_of(mode, folder):
     return model
 
 
+def nf4_unlike():
+    """How many codes, sizes and scales of blocks bitsandbytes makes on this GPU of the numbers in tests/golden/nf4.safetensors that are not the ones
+    there, which are ours too (tests/unit/test_nf4.c)."""
+    import torch
+    import safetensors.torch
+    from bitsandbytes import functional
+    kept = safetensors.torch.load_file(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "golden", "nf4.safetensors"), "cuda")
+    codes, state = functional.quantize_4bit(kept["a"], blocksize=64, compress_statistics=True, quant_type="nf4")
+    pairs = (codes.flatten(), kept["codes"]), (state.absmax, kept["absmax"]), (state.state2.absmax, kept["scales"]), (state.offset.view(1), kept["offset"])
+    return sum(int((ours != theirs).sum()) for theirs, ours in pairs)
+
+
 def peer(mode, batch, context, folder=None):
     begun = time.time()
     os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # reserves little more than it needs: another is beside it
@@ -137,7 +149,7 @@ def peer(mode, batch, context, folder=None):
         torch.cuda.reset_peak_memory_stats()
         for _ in range(2):
             step(x[:1])
-        more = {"peak_gib_of_one": torch.cuda.max_memory_allocated() / 2**30}
+        more = {"peak_gib_of_one": torch.cuda.max_memory_allocated() / 2**30, "nf4_unlike": nf4_unlike()}
     for _ in range(5):
         step(x)
     five = time.time() - begun
