@@ -54,7 +54,7 @@ struct session {
     char                     exit_why[256]; /* "SIGTERM", or the order's words */
     bool                     exit_ordered;
     bool                     exit_agreed; /* of several ranks: all of them know */
-    struct train_loaded      loaded;      /* weights that came from a folder */
+    struct train_loaded      loaded;      /* weights that came from files */
     struct session *
         of; /* a run that goes on: whose weights it takes, and who hears the signals; NULL: it is alone */
 };
