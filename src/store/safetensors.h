@@ -24,6 +24,7 @@ enum status st_open(struct os *os, struct str path, struct arena *perm, struct s
 void        st_close(struct os *os, struct st_file *f);
 const struct st_tensor *st_find(const struct st_file *f, struct str name);
 struct str st_type_text(struct arena *perm, const struct st_tensor *t); /* "f64[8,4]" */
+bool       st_is_readable(struct str dtype); /* of a type that st_to_f32 knows */
 /* Converts to f32, exactly from F32, F16 and BF16, to nearest from F64; false for other types. */
 bool st_to_f32(const struct st_tensor *t, f32 *to);
 /* Written under a temporary name, synced and renamed. Tensors are put in the order Python puts them
