@@ -1,10 +1,11 @@
 /* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until
  * it is on the disk and in the object store. */
 #include "base/digits.h"
-#include "train/checkpoint_schedule.h"
+#include "train/save_parts.h"
 #include <math.h>
 
 static const i64 wait_ns      = 50000000; /* between two looks for a signal */
+static const i64 ask_ns       = 2000000;  /* … that also ask other ranks for their parts */
 static const f64 deadline_use = 0.8; /* of the time left: what a save may be expected to take */
 static const f64 overdue      = 0.1; /* of a save: what a slow one is expected to need still */
 /* Of a notice: for what is said last, and the ledger's rows. A request to the object store is given up within a
@@ -94,9 +95,14 @@ static bool must_exit(struct saving *v, i64 *deadline_ns)
 
 static void wait_idle(struct saving *v)
 {
-    i64 deadline_ns;
-    do must_exit(v, &deadline_ns);
-    while (!checkpoint_writer_wait(v->writer, wait_ns)); /* a second Ctrl-C ends the process */
+    i64  deadline_ns;
+    bool shared = v->snapshot.shared;
+    do {
+        if (shared && v->s->ranks->failed.status) return; /* nobody will answer the writer */
+        must_exit(v, &deadline_ns);
+        parts_poll(v);
+    } while (!checkpoint_writer_wait(v->writer, shared ? ask_ns : wait_ns));
+    /* a second Ctrl-C ends the process */
     saving_settle(v);
 }
 
