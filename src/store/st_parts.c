@@ -114,7 +114,9 @@ static int by_name_and_place(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
     int                 order = text_order(x->name, y->name);
-    return order ? order : (x->begin > y->begin) - (x->begin < y->begin);
+    if (order || x->begin != y->begin) return order ? order : x->begin < y->begin ? -1 : 1;
+    i64 xs = x->t->bytes.len, ys = y->t->bytes.len; /* empty ones first */
+    return (xs > ys) - (xs < ys);
 }
 
 static i64 element_bytes(const struct st_tensor *t)
