@@ -46,12 +46,21 @@ f64 saving_needs_s(struct saving *v)
     return disk_s + (e->up && !(sent_s > 0) ? whole : sent_s);
 }
 
+/* Of a checkpoint, those of other ranks included. */
+static i64 file_count(const struct saving *v)
+{
+    enum { ALONE = 3 }; /* weights, optimiser, run */
+    const struct snapshot *n      = &v->snapshot;
+    i64                    others = n->shared ? (i64)v->s->ranks->count - 1 : 0;
+    return MAX(n->part_count, ALONE) + SNAPSHOT_TENSOR_PARTS * others;
+}
+
 f64 saving_needs_usd(struct saving *v, struct bill *bill)
 {
     if (!v->writer || !v->from->remote.up) return 0;
     i64 bytes = MAX(saving_file_bytes(v), v->figures.bytes);
     f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS,
-                                  remote_save_last_requests(&v->from->remote, bytes));
+                                  remote_save_last_requests(&v->from->remote, bytes, file_count(v)));
     return isnan(usd) ? 0 : usd;
 }
 

@@ -109,7 +109,7 @@ static void write_one(struct world *w, struct ckpt_store *s, i64 attempt)
     if (!ckpt_write(s, &n->manifest, n->parts, 2, &perm, scratch, NULL)) reported(w, &n->manifest);
 }
 
-/* One that two processes write, of which the first has the lock and commits it once the other has reported its shard. */
+/* One that two processes write; the first has the lock, and commits it once the other has reported its shard. */
 static void write_shared(struct world *w, struct ckpt_store *s, i64 attempt)
 {
     struct arena          scratch = w->perm, perm = arena_part(&scratch, 1 << 16);
