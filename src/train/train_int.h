@@ -239,6 +239,7 @@ bool can_look_ahead(const struct session *s);
 
 /* weights.c */
 enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
+enum status weights_copy(struct session *s, struct err *err); /* of the run that s->of is */
 enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS };      /* both under the parameters' names */
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err);
