@@ -137,10 +137,8 @@ enum status together_tensors(struct session *s, struct err *err)
     for (i32 i = 0; s->ranks && !st && i < s->set->persistent_count; i++) {
         const struct persistent *t       = &s->set->persistents[i];
         struct arena             scratch = s->scratch;
-        struct dealt             d;
-        i64                      bytes = type_bytes(t->type);
-        if (!is_state(t) || dealt_is(s, t, &d) || dealt_by_tensor(s, t))
-            continue; /* each has its own part */
+        i64                      bytes   = type_bytes(t->type);
+        if (!is_state(t) || dealt_is(s, t)) continue; /* each has its own part */
         u8 *copy = NEW(&scratch, u8, bytes);
         b->table->wait(b, b->table->get(b, t->offset, copy, bytes));
         st = together_say(s, copy, bytes, err);

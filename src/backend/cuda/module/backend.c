@@ -23,6 +23,16 @@ static struct cuda *cuda_of(struct backend *b) { return (struct cuda *)b; }
 
 /* --- waiting, for other ranks too --- */
 
+/* NCCL ends a link only when no graph with a call over it is left; one that runs is destroyed once it is done. */
+static void drop_graphs(struct cuda *cuda)
+{
+    for (struct prepared *p = cuda->linked; p; p = p->next) {
+        if (p->graph) cudaGraphExecDestroy(p->graph);
+        p->graph = NULL;
+    }
+    cuda->linked = NULL;
+}
+
 /* A kernel that waits for a rank which is gone would wait for ever: it is ended, and the ranks have failed. */
 static void look_at_ranks(struct cuda *cuda, i64 since_ns)
 {
@@ -33,6 +43,7 @@ static void look_at_ranks(struct cuda *cuda, i64 since_ns)
     if (!st) return;
     if (!r->failed.status) r->failed = err;
     r->failed.status = st;
+    drop_graphs(cuda);
     nccl_abort();
 }
 
@@ -394,6 +405,10 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
     if (!st) st = queues_prepare(cuda, p, prepared, err);
     if (!st) capture(cuda, prepared);
+    if (nccl_linked()) {
+        prepared->next = cuda->linked;
+        cuda->linked   = prepared;
+    }
     if (!st) st = nccl_status(err);
     if (!st && cuda->keeps_choices) /* a disk that refuses costs the next run its tries, no more */
         (void)tuning_save(cuda->gpu.tuning, os_real(), *perm, NULL);
@@ -710,6 +725,7 @@ static enum status cuda_split(struct backend *b, enum ranks_over over, i32 group
 static void cuda_close(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
+    drop_graphs(cuda);
     nccl_close();
     if (cuda->arena) cudaFree(cuda->arena);
     for (i32 i = 0; i < STAGES_MAX; i++) close_stage(&cuda->stages[i]);

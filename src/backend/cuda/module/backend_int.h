@@ -28,31 +28,32 @@ struct answer {
 enum { COPIES = 16, COPY_BYTES_MIN = 1 << 15 }; /* timed: each twice the one before, up to 1 GiB */
 
 struct cuda {
-    struct backend base;
-    struct gpu     gpu;
-    struct gpu     beside; /* the same with the stream of queue 1, where a program has that */
-    cudaEvent_t    forked;
-    struct str     name, bus_id;
-    i32            device;                     /* its number in this process */
-    i64            memory_bytes;               /* that was free once the context stood */
-    i64            link_bytes;                 /* of those, what NCCL has taken */
-    f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
-    u8            *arena;
-    i64            arena_bytes;
-    struct stage   stages[STAGES_MAX];
-    i32            stage_count, stage_next;
-    cudaStream_t   inputs; /* to the stages */
-    bool           begun;  /* a program has run: what is put from now on is mostly batches */
-    struct answer  answers[ANSWERS];
-    ticket         asked;          /* answers so far */
-    u8            *taken;          /* TAKEN_BYTES, pinned, of larger ones; NULL: not needed yet */
-    cudaStream_t   copies;         /* of state, beside the programs */
-    cudaEvent_t    marked, copied; /* the state is there; all copies of it are */
-    u8            *pinned;         /* memory that copies go to */
-    i64            pinned_bytes;   /* of it, from the beginning */
-    bool           keeps_choices;  /* on disk */
-    f64            copy_s[COPIES]; /* of COPY_BYTES_MIN << i; 0: not timed */
-    struct arena  *perm;           /* of whoever opened it */
+    struct backend   base;
+    struct gpu       gpu;
+    struct gpu       beside; /* the same with the stream of queue 1, where a program has that */
+    cudaEvent_t      forked;
+    struct str       name, bus_id;
+    i32              device;                     /* its number in this process */
+    i64              memory_bytes;               /* that was free once the context stood */
+    i64              link_bytes;                 /* of those, what NCCL has taken */
+    f64              flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
+    u8              *arena;
+    i64              arena_bytes;
+    struct stage     stages[STAGES_MAX];
+    i32              stage_count, stage_next;
+    cudaStream_t     inputs; /* to the stages */
+    bool             begun;  /* a program has run: what is put from now on is mostly batches */
+    struct answer    answers[ANSWERS];
+    ticket           asked;          /* answers so far */
+    u8              *taken;          /* TAKEN_BYTES, pinned, of larger ones; NULL: not needed yet */
+    cudaStream_t     copies;         /* of state, beside the programs */
+    cudaEvent_t      marked, copied; /* the state is there; all copies of it are */
+    u8              *pinned;         /* memory that copies go to */
+    i64              pinned_bytes;   /* of it, from the beginning */
+    bool             keeps_choices;  /* on disk */
+    f64              copy_s[COPIES]; /* of COPY_BYTES_MIN << i; 0: not timed */
+    struct arena    *perm;           /* of whoever opened it */
+    struct prepared *linked;         /* those prepared while NCCL links ranks */
 };
 
 struct
@@ -71,6 +72,7 @@ struct prepared {
     bool               *joined; /* by instruction: a kernel of one before it does its work */
     const struct ready *last;   /* that runs beside until the end; NULL: none does */
     cudaGraphExec_t     graph;  /* NULL: it could not be captured */
+    struct prepared    *next;   /* of cuda->linked */
 };
 
 /* A driver that fails in the middle of a run leaves nothing to go on with. */
