@@ -157,8 +157,8 @@ i32 shard_gradient(const struct graph *g, struct str range)
     return -1;
 }
 
-/* Each rank that shares a state has a number of its own: as many of it as there are ranks are scattered, and what arrives
- * is the sum. Copies have the same one. */
+/* Each rank that shares a state has a number of its own: as many of it as there are ranks are scattered, and what
+ * arrives is the sum. Copies have the same one. */
 static i32 sum_of_ranks(struct graph *g, const struct compile_config *c, i32 one)
 {
     struct attrs at  = over_machine(c);

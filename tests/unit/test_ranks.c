@@ -197,11 +197,11 @@ static const struct {
 };
 
 /* Bounds of losses, relative. f64: a thousand sums of 2^-53 over 30 steps that multiply them by less than 100. fp32:
- * gradients that are nothing but rounding (the bias of a key) are of Adam's eps, so that each step moves such a weight by
- * up to lr. Low types: a few roundings of 2^-8, by SGD: Adam moves a weight by its rate whatever the size of its gradient,
- * so that one whose sign is rounding takes the other way, and losses part by a tenth (ranks_are_micro_batches has Adam in
- * low types). fp16 with a loss scale that overflows nowhere: a gradient within a rounding of the largest number is one
- * that a rank's sum has and another order of it has not, and a run that leaves a step out is another run. */
+ * gradients that are nothing but rounding (the bias of a key) are of Adam's eps, so that each step moves such a weight
+ * by up to lr. Low types: a few roundings of 2^-8, by SGD: Adam moves a weight by its rate whatever the size of its
+ * gradient, so that one whose sign is rounding takes the other way, and losses part by a tenth (ranks_are_micro_batches
+ * has Adam in low types). fp16 with a loss scale that overflows nowhere: of a gradient within a rounding of the largest
+ * number one order of the sum is infinite and another is not, and a run that leaves a step out is another run. */
 static const struct {
     const char *name;
     f64         bound;
@@ -399,10 +399,10 @@ TEST(several_ranks_train_what_one_does)
     remove_texts(perm, folder);
 }
 
-/* A rank's part of a batch is a micro-batch of one rank, by the same kernels, and their gradients are added in the same
+/* A rank's part of a batch is a micro-batch of one rank, by the same kernels, and gradients are added in the same
  * order: the same bits in every precision and by every optimiser, which see no norm that is summed in another order
- * (train.clip=0); a short batch has other micro-batches (train.drop_last). In machines the order is another: there state
- * is compared with all. */
+ * (train.clip=0); a short batch has other micro-batches (train.drop_last). In machines the order is another: there
+ * state is compared with all. */
 TEST(ranks_are_micro_batches)
 {
     static const char *const types[] = { "train.precision=bf16", "train.precision=fp16",

@@ -27,8 +27,8 @@ struct ranks_table {
     enum status (*spread)(struct ranks *, i32 root, void *data, i64 bytes, struct err *);
     /* For whoever waits for the others without these calls, since then: are they still there? NULL: unknown. */
     enum status (*look)(struct ranks *, i64 since_ns, struct err *);
-    /* Those that call it with the same `group` become ranks of their own, in the order of `place`, of `count`. All ranks
-     * call it, once for each `over`. */
+    /* Those that call it with the same `group` become ranks of their own, in the order of `place`, of `count`. All
+     * ranks call it, once for each `over`. */
     enum status (*split)(struct ranks *, enum ranks_over over, i32 group, i32 place, i32 count,
                          struct err *);
     void (*close)(struct ranks *); /* after `failed` without waiting for anybody */

@@ -166,7 +166,7 @@ static void copy(void *to, const void *from, i64 bytes, const struct gpu_call *c
         cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, c->gpu->stream);
 }
 
-/* Those it reaches. A program for one rank needs no link, and has one where what that costs is measured: NULL, alone. */
+/* Those it reaches; NULL: it is alone. A program for one rank needs no link, and has one where its cost is measured. */
 static const struct nccl_link *reached(const struct gpu_call *c)
 {
     const struct nccl_link *l = &nccl.links[c->at->over];
