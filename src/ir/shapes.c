@@ -631,18 +631,22 @@ enum status shape_accumulate(struct sig *s, struct err *err)
 
 /* --- ranks --- */
 
-enum status shape_ranks(struct sig *s, struct err *err)
+static enum status need_ranks(const struct sig *s, struct err *err)
 {
     if (s->at->ranks < 1) return fail_one(err, "needs a rank at least", s->in[0]);
+    if (s->at->over < 0 || s->at->over >= OVER_COUNT)
+        return fail_one(err, "is over ranks that are no group", s->in[0]);
     return need_float(err, s->in[0]);
 }
 
+enum status shape_ranks(struct sig *s, struct err *err) { return need_ranks(s, err); }
+
 enum status shape_ranks_part(struct sig *s, struct err *err)
 {
-    i64 ranks = s->at->ranks, all = shape_count(in_shape(s, 0));
-    if (ranks < 1) return fail_one(err, "needs a rank at least", s->in[0]);
-    s->out[0] = type_of(s->in[0].dtype, shape_1(ranks_part(all, ranks)));
-    return need_float(err, s->in[0]);
+    i64         ranks = s->at->ranks, all = shape_count(in_shape(s, 0));
+    enum status st = need_ranks(s, err);
+    if (!st) s->out[0] = type_of(s->in[0].dtype, shape_1(ranks_part(all, ranks)));
+    return st;
 }
 
 enum status shape_gather_parts(struct sig *s, struct err *err)
@@ -651,7 +655,7 @@ enum status shape_gather_parts(struct sig *s, struct err *err)
     s->out[0] = type_of(s->in[0].dtype, s->at->dims);
     if (ranks < 1 || part != ranks_part(shape_count(s->at->dims), ranks))
         return fail(err, "is not a rank's part", s->in[0], s->out[0]);
-    return need_float(err, s->in[0]);
+    return need_ranks(s, err);
 }
 
 /* p, g, then `states` tensors like p, then hyper f32[4] and the factor. */

@@ -266,8 +266,8 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
                           struct train_compiled *out, struct err *err)
 {
     struct session s;
-    i32            ranks  = MAX(settings->shown_ranks, 1);
-    s.ranks               = ranks > 1 ? ranks_alike(perm, ranks - 1, ranks) : NULL;
+    i32 ranks = MAX(settings->shown_ranks, 1), machines = MAX(settings->shown_machines, 1);
+    s.ranks               = ranks > 1 ? ranks_alike(perm, ranks - 1, ranks, machines) : NULL;
     enum status st        = session_open_timed(&s, NULL, os, settings, perm, err);
     out->set              = s.set;
     out->optimiser        = optimiser_name(s.config.optimiser);

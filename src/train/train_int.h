@@ -78,6 +78,8 @@ bool session_calls(const struct session *s);
 void together_notes(struct session *s);
 /* Samples of this rank's part of so many. */
 i64 together_part(const struct session *s, i64 samples);
+/* train.shard_over=machine: which part of what is dealt out this rank has, and of how many. */
+enum status together_groups(struct session *s, struct err *err);
 /* Batches of all ranks become this one's parts. USAGE: there are more ranks than samples. */
 enum status together_batches(struct session *s, struct err *err);
 /* A number, or text, of rank 0 becomes everybody's. */

@@ -66,7 +66,7 @@ static void fill_initial(const struct init *init, struct rng_key key, i64 first,
 
 i64 weights_first(const struct session *s, const struct persistent *t)
 {
-    return t->dealt ? shape_count(t->type.shape) * s->config.rank : 0;
+    return t->dealt ? shape_count(t->type.shape) * s->config.place : 0;
 }
 
 /* Of numbers [*from, *from + *count) of a tensor those that lie here: how many to skip, and where they begin. */

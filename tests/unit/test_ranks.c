@@ -146,9 +146,9 @@ static void *run_one(void *context)
     return NULL;
 }
 
-static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 count)
+static struct run *run_on(struct arena *perm, const struct settings *s, i32 count, i32 machines)
 {
-    struct rank_threads *t = rank_threads_new(perm, count);
+    struct rank_threads *t = rank_threads_on(perm, count, machines);
     struct run          *r = NEW(perm, struct run, count);
     for (i32 i = 0; i < count; i++) {
         r[i].settings = *s;
@@ -160,6 +160,11 @@ static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 c
     for (i32 i = 0; i < count; i++)
         if (r[i].st) harness_fail(__FILE__, __LINE__, "rank %d of %d: %s", i, count, r[i].err.text);
     return r;
+}
+
+static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 count)
+{
+    return run_on(perm, s, count, 1);
 }
 
 static const char *const common[] = { "train.steps=30",  "train.eval_every=10",  "train.threads=1",
