@@ -221,6 +221,13 @@ static void place_of(const struct ranks *r, i32 rank, i32 *place, i32 *machine)
     }
 }
 
+i32 ranks_place(const struct ranks *r, i32 rank)
+{
+    i32 place, machine;
+    place_of(r, rank, &place, &machine);
+    return place;
+}
+
 static i32 count_of_machine(const struct ranks *r, i32 rank)
 {
     i32 count = 0;
@@ -254,7 +261,10 @@ enum status ranks_by_machine(struct ranks *r, i32 *place, i32 *places, struct er
     if (each == 1 || each == r->count || r->over[OVER_MACHINE]) return STATUS_OK;
     enum status st = r->table->split(r, OVER_MACHINE, machine, *place, each, err);
     if (!st) st = r->table->split(r, OVER_COPIES, *place, machine, r->count / each, err);
-    return st;
+    if (st || r->shown) return st;
+    r->over[OVER_MACHINE]->group = machine;
+    r->over[OVER_COPIES]->group  = *place;
+    return STATUS_OK;
 }
 
 i32 ranks_differs(struct ranks *r, u64 hash)

@@ -43,6 +43,7 @@ struct ranks {
         machine_of; /* by rank: equal where ranks share a machine, as train.shard_over=machine has it */
     struct ranks
         *whole; /* of whom these are some; NULL: these are all. It has `failed` and `busy_ns` */
+    i32  group; /* of several of its kind: which */
     struct ranks *over[OVER_COUNT]; /* by enum ranks_over; NULL: there is no such group */
     struct err    failed;
     bool          speaks; /* for all of them: rank 0, or who is left */
@@ -55,7 +56,8 @@ struct ranks *ranks_over(struct ranks *r, i64 over); /* r NULL: NULL */
 /* Makes the groups of enum ranks_over by machine, and says which of how many places of its machine this rank has. All
  * ranks call it. USAGE: machines have different numbers of ranks. */
 enum status ranks_by_machine(struct ranks *r, i32 *place, i32 *places, struct err *err);
-/* The rank of rank 0's machine that has this place. */
+/* The place of a rank in its machine, and the rank of rank 0's machine that has a place. */
+i32 ranks_place(const struct ranks *r, i32 rank);
 i32 ranks_holder(const struct ranks *r, i32 place);
 
 enum ranks_join { RANKS_SUM, RANKS_LARGEST };
