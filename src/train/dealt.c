@@ -6,11 +6,7 @@
 
 i32 dealt_parts(const struct session *s) { return s->ranks ? s->ranks->count : 1; }
 
-i32 dealt_part(const struct session *s, i32 rank)
-{
-    (void)s;
-    return rank;
-}
+i32 dealt_part(const struct session *s) { return s->ranks ? s->ranks->rank : 0; }
 
 i32 dealt_writer(const struct session *s, i32 part)
 {
@@ -220,7 +216,7 @@ static enum status carry(struct session *s, enum dealt_way way, i32 part,
         enum status st = ranks_spread(s->ranks, from, piece, now);
         if (st) return err_set(err, st, "%s", s->ranks->failed.text);
         if (way == DEALT_TO_RANK_0 && copy) copy(context, r, r->from + done, piece, now);
-        if (way == DEALT_FROM_RANK_0 && dealt_part(s, s->ranks->rank) == part)
+        if (way == DEALT_FROM_RANK_0 && dealt_part(s) == part)
             b->table->wait(b, b->table->put(b, r->offset + done, piece, now));
     }
     return STATUS_OK;
