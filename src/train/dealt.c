@@ -5,7 +5,7 @@
 /* --- who has what --- */
 
 i32 dealt_parts(const struct session *s) { return s->ranks ? s->config.places : 1; }
-i32 dealt_part(const struct session *s) { return s->config.place; }
+i32 dealt_part(const struct session *s) { return s->ranks ? s->config.place : 0; }
 
 i32 dealt_writer(const struct session *s, i32 part)
 {
