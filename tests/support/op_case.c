@@ -619,15 +619,19 @@ static void case_xent(struct maker *m)
     xent_over(m, rows, 1 + size(m, 1024));
 }
 
-/* Some as wide as a vocabulary, for which there are kernels of their own. */
+/* Some as wide as a vocabulary, for which there are kernels of their own: one block has rows of up to 57,000 numbers,
+ * several share longer ones, and each goes on to its next row if there are more than fit at once. */
 static void case_xent_both(struct maker *m)
 {
     static const f64 caps[] = { 0, 0, 2, 15 };
-    i64              kind   = (i64)draw_to(m->draw, 8); /* many rows, or wide ones, or neither */
-    if (kind > 1) case_xent(m);
-    i64 V = kind > 1 ? 0 : 8 * (1024 + draw_to(m->draw, kind ? 6200 : 40));
-    if (kind == 1) xent_over(m, shape_1(size(m, 9)), V);
-    if (kind == 0) xent_over(m, shape_1(300 + draw_to(m->draw, 100)), V);
+    i64              kind   = (i64)draw_to(m->draw, 10);
+    if (kind == 0)
+        xent_over(m, shape_1(300 + draw_to(m->draw, 100)), 8 * (1024 + draw_to(m->draw, 40)));
+    else if (kind == 1) xent_over(m, shape_1(size(m, 9)), 8 * (1024 + draw_to(m->draw, 6200)));
+    else if (kind == 2)
+        xent_over(m, shape_1(70 + draw_to(m->draw, 40)), 8 * (7200 + draw_to(m->draw, 100)));
+    else if (kind == 3) xent_over(m, shape_1(size(m, 3)), 8 * (7200 + draw_to(m->draw, 30000)));
+    else case_xent(m);
     m->c->at.cap = caps[draw_to(m->draw, COUNT_OF(caps))];
     add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }
