@@ -2,7 +2,7 @@
 
 Correctness on a GPU is checked by tests/gpu/run.
 
-    gpu.py [--json] [--torch=PYTHON] [--modes=MODE,...] [--tokens=DIR] [ROW...]
+    gpu.py [--json] [--torch=PYTHON] [--modes=MODE,...] [--tokens=DIR] [--models=DIR] [ROW...]
 
 Rows
     gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
@@ -20,9 +20,10 @@ Rows
     sm80     the module as built for compute capability 8.0, compiled by the driver for this card: every op against the naive kernels, speed of
              GPT-2 124M and ResNet-50
     lora     fine-tuning shapes of real models with random weights, 2,048 tokens: adapters of rank 16 on all seven matrices of Llama-3.1-8B in
-             45 GiB, in the least memory, and beside 4 bits; all weights of Qwen2.5-1.5B. The folders are made in memory, 16 GB
-    generate  using a model, random weights, bf16, one prompt, greedy: GPT-2 124M beside transformers' generate (static cache, compiled), Llama-3.1-8B
-             by the share of the GPU's bandwidth that reading its weights once a token takes, and loading its folder from the page cache
+             45 GiB (lora-8b), in the least memory (lora-least), and beside 4 bits (lora-4bit); all weights of Qwen2.5-1.5B (lora-qwen)
+    generate  using a model, random weights, bf16, one prompt, greedy: GPT-2 124M beside transformers' generate, static cache, compiled
+             (generate-124m); Llama-3.1-8B by the share of the GPU's bandwidth that reading its weights once a token takes, and loading its folder
+             from the page cache (generate-8b)
     ranker   26 tables of 1 million x 64, 13 numbers, batch 8,192, Adam on the rows that a step reads: samples/s, and how near to a copy's
              bandwidth the ops on the tables come; tables of bf16 too, with Adam and Adagrad
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
@@ -34,7 +35,9 @@ Rows
 
 A figure of ours is the median over the last two thirds of its steps; PyTorch's likewise, compiled, in the faster of the modes default and
 reduce-overhead (--modes: only these, which saves minutes of compiling), with the faster of cuDNN's and flash attention. PYTHON is one that has torch (TORCH_PYTHON; else its columns stay
-empty); DIR holds tokens as u16, train.bin and val.bin. `text` starts with an empty tuning cache.
+empty); DIR of --tokens holds tokens as u16, train.bin and val.bin. The folders of lora and generate, 16 GB, are made in memory and deleted at the end, or
+made and kept in DIR of --models, for another call; the rows' PyTorch needs transformers, accelerate, PEFT and bitsandbytes, warms up side by side
+and is timed alone (gpu_models.py). `text` starts with an empty tuning cache.
 The exit code is 1 if a must was missed, 3 if a row failed.
 """
 import functools
@@ -49,6 +52,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import stall
+from gpu_models import Models
 from common import DATA, FRUGAL, TOP, Failed, Record, first_line, last_words, machine, put, spawn, train
 
 BUILD = os.path.join(TOP, "build")
@@ -323,50 +327,68 @@ def row_sm80(options):
     yield figure("sm80", "ResNet-50, train.deterministic=false", 256 / ours["ms"] * 1e3, "images/s", theirs, theirs and 0.8 * theirs)
 
 
-def lora_model(options, shape):
-    """A folder in memory, where there is room for it."""
-    folder = os.path.join("/dev/shm" if os.path.isdir("/dev/shm") else DATA, f"frugal_lora_{shape}")
-    if not os.path.exists(os.path.join(folder, "model.safetensors")):
-        done = subprocess.run([options["torch"] or sys.executable, os.path.join(TOP, "bench", "gpu_lora.py"), "make", shape, folder])
-        if done.returncode:
-            raise Failed("a model with random weights needs torch (--torch=PYTHON)")
-    return folder
+def times(factor, peer):
+    return factor * peer["tokens_s"] if peer else None
 
 
-def lora_peer(options, *arguments):
-    """Without transformers and PEFT, or where they fail, the columns stay empty."""
-    peer = options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_lora.py"), "peer", *map(str, arguments)])
-    try:
-        return torch_ends(peer)
-    except Failed:
-        return {}
+def lora(options, *how):
+    """One run of ours beside the frozen 8B."""
+    return run("bench/gpu/lora.yaml", f"model.path={options['models'].folder('llama')}", *how)
 
 
-def row_lora(options):
-    random_tokens()
+def tokens_s(r, batch):
+    return batch * 2048 / r["ms"] * 1e3
+
+
+def memory(r):
+    return "memory" + ("" if r["planned"] else ", NOT as planned") + f" ({r['driver_gib']:.1f} by the driver)"
+
+
+def row_lora_8b(options):
+    theirs = options["models"].peer("lora-8b")
+    options["models"].folder("llama")
     no_cache()
-    model = lora_model(options, "llama")
-    ours = lambda *how: run("bench/gpu/lora.yaml", f"model.path={model}", *how)
-    rate = lambda r, batch: batch * 2048 / r["ms"] * 1e3
-    compiled, ckpt = lora_peer(options, "compile", 4, 2048), lora_peer(options, "ckpt", 4, 2048)
-    times = lambda factor, peer: factor * peer["tokens_s"] if peer else None
-    r = ours("train.memory_gib=44.5")
-    yield figure("lora", "8B, batch 4", rate(r, 4), "tokens/s", compiled.get("tokens_s"), times(1.15, compiled), times(1.35, compiled))
-    yield figure("lora", "8B, memory" + ("" if r["planned"] else ", NOT as planned"), r["peak_gib"], "GiB", compiled.get("peak_gib"), 45, 40, more=False)
-    yield figure("lora", "8B, fifth step done after", r["five_steps_s"], "s", compiled.get("five_steps_s"), 20, 8, more=False)
-    full = ours("train.recompute=all")
-    yield figure("lora", "8B, every block recomputed", rate(full, 4), "tokens/s", ckpt.get("tokens_s"), times(1.4, ckpt), times(1.6, ckpt))
-    yield figure("lora", "8B, every block recomputed, memory", full["peak_gib"], "GiB", ckpt.get("peak_gib"), 24, 20, more=False)
-    for kind in ("nf4", "fp8"):
-        q = ours("train.recompute=all", f"train.lora.weights={kind}")
-        yield figure("lora", f"8B, {kind}, every block recomputed, of bf16's speed", full["ms"] / q["ms"], "", None, 0.9, 0.97)
-    q = ours("train.recompute=all", "train.lora.weights=nf4", "train.batch=1", "train.micro_batch=1")
-    yield figure("lora", "8B, nf4, batch 1, memory", q["peak_gib"], "GiB", None, 8, 7, more=False)
-    shutil.rmtree(model)
-    peer = lora_peer(options, "full", 8, 2048)
-    r = run("bench/gpu/lora.yaml", f"model.path={lora_model(options, 'qwen')}", "train.lora.rank=0", "train.lora.alpha=default", "train.batch=8", "train.micro_batch=8")
-    yield figure("lora", "Qwen2.5-1.5B, all weights, batch 8", rate(r, 8), "tokens/s", peer.get("tokens_s"), times(1.2, peer), times(1.4, peer))
-    yield figure("lora", "Qwen2.5-1.5B, memory", r["peak_gib"], "GiB", peer.get("peak_gib"), more=False)
+    r = lora(options, "train.memory_gib=44.5")
+    yield figure("lora-8b", "Llama-3.1-8B, rank 16, batch 4", tokens_s(r, 4), "tokens/s", theirs.get("tokens_s"), times(1.15, theirs), times(1.35, theirs))
+    yield figure("lora-8b", memory(r), r["peak_gib"], "GiB", theirs.get("peak_gib"), 45, 40, more=False)
+    yield figure("lora-8b", "fifth step done after (PyTorch: beside others that compile)", r["five_steps_s"], "s", theirs.get("five_steps_s"), 20, 8, more=False)
+    r = lora(options, "train.memory_gib=39.5")
+    yield figure("lora-8b", f"the same in {r['peak_gib']:.1f} GiB", tokens_s(r, 4), "tokens/s", theirs.get("tokens_s"))
+
+
+@functools.cache
+def recomputed(folder):
+    """Measured once, for two rows."""
+    return run("bench/gpu/lora.yaml", f"model.path={folder}", "train.recompute=all")
+
+
+def row_lora_least(options):
+    theirs = options["models"].peer("lora-least")
+    r = recomputed(options["models"].folder("llama"))
+    yield figure("lora-least", "the same, every block recomputed", tokens_s(r, 4), "tokens/s", theirs.get("tokens_s"), times(1.4, theirs), times(1.6, theirs))
+    yield figure("lora-least", memory(r), r["peak_gib"], "GiB", theirs.get("peak_gib"), 24, 20, more=False)
+
+
+def row_lora_4bit(options):
+    theirs = options["models"].peer("lora-4bit")
+    wide = recomputed(options["models"].folder("llama"))
+    r = lora(options, "train.recompute=all", "train.lora.weights=nf4")
+    yield figure("lora-4bit", "the same beside nf4 (PyTorch: bitsandbytes)", tokens_s(r, 4), "tokens/s", theirs.get("tokens_s"))
+    yield figure("lora-4bit", "of the speed beside bf16", wide["ms"] / r["ms"], "", None, 0.9, 0.97)
+    r = lora(options, "train.recompute=all", "train.lora.weights=nf4", "train.batch=1", "train.micro_batch=1")
+    yield figure("lora-4bit", "batch 1, " + memory(r), r["peak_gib"], "GiB", theirs.get("peak_gib_of_one"), 8, 7, more=False)
+    if "nf4_unlike" in theirs:
+        yield figure("lora-4bit", "codes, sizes and scales unlike bitsandbytes' on this GPU", theirs["nf4_unlike"], "of 16,899", None, 0, more=False)
+
+
+def row_lora_qwen(options):
+    theirs = options["models"].peer("lora-qwen")
+    how = f"model.path={options['models'].folder('qwen')}", "train.lora.rank=0", "train.lora.alpha=default", "train.batch=8", "train.micro_batch=8"
+    r = run("bench/gpu/lora.yaml", *how)
+    yield figure("lora-qwen", "Qwen2.5-1.5B, all weights, batch 8", tokens_s(r, 8), "tokens/s", theirs.get("tokens_s"), times(1.2, theirs), times(1.4, theirs))
+    yield figure("lora-qwen", memory(r), r["peak_gib"], "GiB", theirs.get("peak_gib"), more=False)
+    r = run("bench/gpu/lora.yaml", *how, "train.fp8=auto")
+    yield figure("lora-qwen", "the same, train.fp8=auto", tokens_s(r, 8), "tokens/s", theirs.get("tokens_s"))
 
 
 def generated(folder, count):
@@ -384,35 +406,37 @@ def generated(folder, count):
             "load_bytes_s": loaded["bytes"] / loaded["seconds"], "bytes": loaded["bytes"]}
 
 
-def generate_peer(options, *arguments):
-    peer = options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_generate.py"), *map(str, arguments)])
-    try:
-        return torch_ends(peer)
-    except Failed:
-        return {}
+def copy_bytes_s(options):
+    peer = options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_generate.py"), "copy"])
+    return torch_ends(peer).get("bytes_s")
 
 
 H200_BYTES_S = 4.8e12  # its data sheet's; the musts are of this
 
 
-def row_generate(options):
-    """Median of three; loading is the best, once the page cache is warm."""
-    several = lambda folder: [generated(folder, 256) for _ in range(3)]
-    middle = lambda runs, key: statistics.median(r[key] for r in runs)
-    small = os.path.join("/dev/shm" if os.path.isdir("/dev/shm") else DATA, "frugal_generate_gpt2")
-    if subprocess.run([options["torch"] or sys.executable, os.path.join(TOP, "bench", "gpu_generate.py"), "make", small]).returncode:
-        raise Failed("a model with random weights needs torch (--torch=PYTHON)")
-    theirs, runs = generate_peer(options, "peer", "gpt2", 256).get("tokens_s"), several(small)
-    yield figure("generate", "GPT-2 124M, with the prompt", middle(runs, "all_tokens_s"), "tokens/s", theirs, theirs and 3 * theirs, theirs and 8 * theirs)
-    runs = several(lora_model(options, "llama"))
+def generated_thrice(folder):
+    """Three texts, and the median of a figure of theirs."""
+    runs = [generated(folder, 256) for _ in range(3)]
+    return runs, lambda key: statistics.median(r[key] for r in runs)
+
+
+def row_generate_124m(options):
+    theirs = options["models"].peer("generate-124m")
+    _, middle = generated_thrice(options["models"].folder("gpt2"))
+    yield figure("generate-124m", "GPT-2 124M, with the prompt", middle("all_tokens_s"), "tokens/s", theirs.get("tokens_s"), times(3, theirs), times(8, theirs))
+
+
+def row_generate_8b(options):
+    """Loading is the best of three, once the page cache is warm."""
+    theirs = options["models"].peer("generate-8b")
+    runs, middle = generated_thrice(options["models"].folder("llama"))
     read = runs[0]["bytes"] - 2 * 128256 * 4096  # of the table of words a token reads one row
-    rate = middle(runs, "tokens_s")
-    copied = generate_peer(options, "copy").get("bytes_s")
-    yield figure("generate", "8B", rate, "tokens/s")
-    yield figure("generate", "8B, of the data sheet's bandwidth", rate * read / H200_BYTES_S, "", None, 0.6, 0.8)
+    rate, copied = middle("tokens_s"), copy_bytes_s(options)
+    yield figure("generate-8b", "Llama-3.1-8B (PyTorch: with the prompt)", rate, "tokens/s", theirs.get("tokens_s"))
+    yield figure("generate-8b", "of the data sheet's bandwidth", rate * read / H200_BYTES_S, "", None, 0.6, 0.8)
     if copied:
-        yield figure("generate", "8B, of a copy's bandwidth", rate * read / copied, "")
-    yield figure("generate", "8B, loading 16 GB from the page cache", max(r["load_bytes_s"] for r in runs) / 1e9, "GB/s", None, 10, 25)
+        yield figure("generate-8b", "of a copy's bandwidth", rate * read / copied, "")
+    yield figure("generate-8b", "loading 16 GB from the page cache", max(r["load_bytes_s"] for r in runs) / 1e9, "GB/s", None, 10, 25)
 
 
 def make_clicks(count):
@@ -549,10 +573,12 @@ def row_kernels(options):
 
 ROWS = {"gpt2": row_gpt2, "recompute": row_recompute,
         "gpt2-xl": row_gpt2_xl, "order": row_order, "wide": row_wide, "fp8": row_fp8, "resnet": row_resnet, "resnet50": row_resnet50,
-        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "sm80": row_sm80, "lora": row_lora, "generate": row_generate, "ranker": row_ranker, "mlp": row_mlp, "curve": row_curve,
+        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "sm80": row_sm80, "lora-8b": row_lora_8b, "lora-qwen": row_lora_qwen,
+        "generate-124m": row_generate_124m, "lora-least": row_lora_least, "lora-4bit": row_lora_4bit, "generate-8b": row_generate_8b, "ranker": row_ranker, "mlp": row_mlp, "curve": row_curve,
         "text": row_text, "stall": row_stall, "kernels": row_kernels}
+GROUPS = {"lora": ("lora-8b", "lora-qwen", "lora-least", "lora-4bit"), "generate": ("generate-124m", "generate-8b")}
 
-HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
+HEAD = f"{'row':<13} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
 
 
 def number(value):
@@ -561,34 +587,39 @@ def number(value):
 
 def table_line(r):
     if "text" in r:
-        return f"{r['row']:<10} {r['text']}"
-    return f"{r['row']:<10} {r['what']:<64} {number(r['value']):>10} {r['unit']:<9} {number(r['torch']):>9} {number(r['ratio']):>6} " \
+        return f"{r['row']:<13} {r['text']}"
+    return f"{r['row']:<13} {r['what']:<64} {number(r['value']):>10} {r['unit']:<9} {number(r['torch']):>9} {number(r['ratio']):>6} " \
            f"{number(r['must']):>8} {number(r['aim']):>8}{'' if r['met'] else '  MISSED'}"
 
 
 def main(*arguments):
-    options = {"torch": os.environ.get("TORCH_PYTHON"), "tokens": None, "modes": None}
+    options = {"torch": os.environ.get("TORCH_PYTHON"), "tokens": None, "modes": None, "models": None}
     rows = []
     for a in arguments:
         key, _, value = a.lstrip("-").partition("=")
         if a.startswith("--") and key in options:
             options[key] = value
-        elif a in ROWS:
-            rows.append(a)
+        elif a in ROWS or a in GROUPS:
+            rows += GROUPS.get(a, [a])
         elif a != "--json":
-            sys.exit(f"gpu does not know {a}; it knows --json, --torch=PYTHON, --modes=MODE,..., --tokens=DIR and {', '.join(ROWS)}")
+            sys.exit(f"gpu does not know {a}; it knows --json, --torch=PYTHON, --modes=MODE,..., --tokens=DIR, --models=DIR and {', '.join((*ROWS, *GROUPS))}")
+    rows = [name for name in ROWS if name in rows] or list(ROWS)
+    options["models"] = Models(options["torch"], rows, options["models"])
     os.makedirs(DATA, exist_ok=True)
     random_tokens()
     about = machine(GPU=first_line(["nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader"]))
     record, failed, missed = Record("gpu", HEAD, table_line, about, "--json" in arguments), False, False
-    for name in rows or ROWS:
-        try:
-            for result in ROWS[name](options):
-                record.add(result)
-                missed |= not result.get("met", True)
-        except Failed as e:
-            print(f"{name}: {e}", file=sys.stderr)
-            failed = True
+    try:
+        for name in rows:
+            try:
+                for result in ROWS[name](options):
+                    record.add(result)
+                    missed |= not result.get("met", True)
+            except Failed as e:
+                print(f"{name}: {e}", file=sys.stderr)
+                failed = True
+    finally:
+        options["models"].close()
     sys.exit(3 if failed else 1 if missed else 0)
 
 

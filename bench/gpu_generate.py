@@ -1,8 +1,9 @@
-"""Using a model on one GPU, for `bench/run gpu generate`: a folder of GPT-2 124M with random weights (Llama's is gpu_lora.py's), and
-transformers' side of the same.
+"""Using a model on one GPU, for `bench/run gpu generate`: GPT-2 124M's tensors, for a folder with random weights (gpu_lora.py writes it, as
+Llama's), and transformers' side of the same.
 
-    gpu_generate.py make FOLDER            config.json and model.safetensors of GPT-2 124M in bf16
-    gpu_generate.py peer SHAPE COUNT       gpt2 or llama: greedy, COUNT new tokens after 8, static cache, compiled, bf16; one JSON object
+    gpu_generate.py peer SHAPE COUNT MODE  gpt2 or llama: greedy, COUNT new tokens after 8, static cache, bf16; MODE "its own": generate compiles
+                                           the step itself where it knows that the model lets it; compiled: torch.compile does. It prints `warm`
+                                           after two texts, reads a line, takes the best of three, and prints one JSON object
     gpu_generate.py copy                   bytes/s that the GPU reads and writes in a copy of 4 GiB; one JSON object
 """
 import functools
@@ -34,7 +35,22 @@ def tensors(s):
     yield "transformer.ln_f.bias", (width,)
 
 
-def peer(shape, count):
+def compile_step(model):
+    """Each new token by a step that is compiled with CUDA graphs, the prompt by the eager one."""
+    import torch
+    eager, step = model.forward, torch.compile(model.forward, mode="reduce-overhead")
+
+    @functools.wraps(eager)
+    def forward(*arguments, **given):
+        if given["input_ids"].shape[1] > 1:
+            return eager(*arguments, **given)
+        torch.compiler.cudagraph_mark_step_begin()
+        return step(*arguments, **given)
+
+    model.forward = forward
+
+
+def peer(shape, count, mode):
     import torch
     import transformers
     s = {k: v for k, v in (GPT2 if shape == "gpt2" else gpu_lora.SHAPES["llama"]).items() if k != "model_type"}
@@ -48,35 +64,21 @@ def peer(shape, count):
     model.generation_config.pad_token_id = 0
     x = torch.arange(8, device="cuda")[None]
     how = dict(attention_mask=torch.ones_like(x), do_sample=False, cache_implementation="static")
+    if mode == "compiled":
+        compile_step(model)
+        how["disable_compile"] = True
 
-    def seconds(n, **more):
+    def seconds():
         torch.cuda.synchronize()
         begin = time.time()
-        assert model.generate(x, max_new_tokens=n, min_new_tokens=n, **how, **more).shape[1] == 8 + n
+        assert model.generate(x, max_new_tokens=count, min_new_tokens=count, **how).shape[1] == 8 + count
         torch.cuda.synchronize()
         return time.time() - begin
 
-    def measure(**more):
-        for _ in range(2):
-            seconds(count, **more)
-        return count / min(seconds(count, **more) for _ in range(3))
-
-    rates, begin = {"its own": measure()}, time.time()  # generate compiles the step itself where it knows that the model lets it
-    eager, step = model.forward, torch.compile(model.forward, mode="reduce-overhead")
-
-    @functools.wraps(eager)
-    def forward(*arguments, **given):
-        if given["input_ids"].shape[1] > 1:
-            return eager(*arguments, **given)
-        torch.compiler.cudagraph_mark_step_begin()
-        return step(*arguments, **given)
-
-    model.forward = forward
-    try:
-        rates["compiled"] = measure(disable_compile=True)
-    except Exception as why:
-        print(why, file=sys.stderr)
-    print(json.dumps({"tokens_s": max(rates.values()), "rates": rates, "compile_s": time.time() - begin, "version": transformers.__version__}), flush=True)
+    for _ in range(2):
+        seconds()
+    gpu_lora.turn()
+    print(json.dumps({"tokens_s": count / min(seconds() for _ in range(3)), "version": transformers.__version__}), flush=True)
 
 
 def copy():
@@ -95,9 +97,4 @@ def copy():
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    if what == "make":
-        gpu_lora.write(GPT2, tensors(GPT2), rest[0])
-    elif what == "copy":
-        copy()
-    else:
-        peer(rest[0], int(rest[1]))
+    copy() if what == "copy" else peer(rest[0], int(rest[1]), rest[2])

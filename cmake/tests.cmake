@@ -205,3 +205,8 @@ if(TARGET frugal_cuda)
              $<TARGET_FILE:frugal_cuda> "${FRUGAL_CUDA_ARCHS}")
     frugal_test(test_cuda_module unit)
 endif()
+
+# The longest begin first, so that none of them runs alone at the end while the other cores have nothing to do.
+foreach(name test_low_training test_ranks test_ckpt_faults test_check_ops test_ref test_kernels test_recompute test_fuse test_fast test_cached)
+    set_tests_properties(${name} PROPERTIES COST 100)
+endforeach()

@@ -9,6 +9,7 @@
 #define BACKEND_BACKEND_H
 #include "base/err.h"
 #include "base/pool.h"
+#include "ir/collective.h"
 #include "ir/program.h"
 
 typedef i64 ticket;
@@ -84,6 +85,9 @@ struct backend_table {
     enum status (*engine)(struct backend *, struct backend_key *key, struct err *);
     enum status (*link)(struct backend *, const struct backend_key *, i32 rank, i32 ranks,
                         struct err *);
+    /* After `link`: those with the same `group` are linked beside it, in the order of `place`, of `count`. */
+    enum status (*split)(struct backend *, enum ranks_over, i32 group, i32 place, i32 count,
+                         struct err *);
     void (*close)(struct backend *);
 };
 

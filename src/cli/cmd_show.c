@@ -184,14 +184,20 @@ static void show_programs(struct cli *c, const struct train_compiled *found)
     if (!c->request->given[FLAG_text]) show_totals(c, set);
 }
 
+/* 8, or 2x4: so many machines with so many each. */
 static enum status ranks_of(const struct request *r, struct settings *s, struct err *err)
 {
-    struct str text = r->value[FLAG_ranks];
-    i64        n;
-    if (!str_i64(text, &n) || n < 1 || n > RANKS_MAX)
-        return err_set(err, STATUS_USAGE, "--ranks=%.*s is not a number from 1 to %d",
-                       (int)MIN(text.len, 40), text.data, RANKS_MAX);
-    s->shown_ranks = (i32)n;
+    struct str text = r->value[FLAG_ranks], each = text, machines = STR("1");
+    i64        n, m;
+    if (str_find(text, 'x') >= 0) str_cut(&each, 'x', &machines);
+    bool numbers = str_i64(each, &n) && str_i64(machines, &m);
+    if (!numbers || m < 1 || m > RANKS_MAX || n < 1 || n > RANKS_MAX / m)
+        return err_set(
+            err, STATUS_USAGE,
+            "--ranks=%.*s is not a number from 1 to %d, nor MxN for M machines with N each",
+            (int)MIN(text.len, 40), text.data, RANKS_MAX);
+    s->shown_ranks    = (i32)(m * n);
+    s->shown_machines = (i32)m;
     return STATUS_OK;
 }
 

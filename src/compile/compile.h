@@ -67,9 +67,12 @@ struct compile_config {
                                        several ranks: this one's part */
     i32             rank, ranks; /* that train together; ranks 0 or 1: it is alone */
     enum shard_kind shard;
-    i64             step_samples; /* of all ranks, a whole step; 0: batch and accumulate say it */
-    bool            keep_passes;  /* set->passes is filled, for people to read */
-    f64             row_share; /* of the rows that a batch may have, the data's average; 0: all */
+    i32             place,
+        places; /* of the ranks that share one sharded state, those of a machine; places 0: all
+                                      ranks do. Each machine has as many, and holds a copy */
+    i64  step_samples; /* of all ranks, a whole step; 0: batch and accumulate say it */
+    bool keep_passes;  /* set->passes is filled, for people to read */
+    f64  row_share;    /* of the rows that a batch may have, the data's average; 0: all */
 };
 
 /* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or

@@ -109,11 +109,23 @@ enum status sum_early(struct graph *g, const struct pass_input *in, struct arena
 enum status shard_gradients(struct graph *g, const struct pass_input *in, struct err *err);
 i32         gradients_of(struct graph *g, const struct graph *train,
                          struct room room); /* the range "grads": all but those of tables' rows */
+/* Which part of what is dealt out this rank has, and of how many. */
+i32 shard_place(const struct compile_config *c);
+i32 shard_places(const struct compile_config *c);
+/* Of collectives over all ranks, over those that share one state, and over those that have the same part of it, one in
+ * each machine. copies: there are several; else the last has no meaning. */
+struct attrs over_all(const struct compile_config *c);
+struct attrs over_machine(const struct compile_config *c);
+struct attrs over_copies(const struct compile_config *c);
+bool         shard_has_copies(const struct compile_config *c);
+/* train.shard=all: the copies' sums stand behind each gradient, and not in the update. */
+bool copies_summed_early(const struct pass_input *in);
 /* Among how many ranks each group but the hidden one is dealt out; 1: it is not. */
 i32 shard_parts(const struct compile_config *c);
 /* Among how many ranks hidden matrices are dealt out, each whole: Muon's momentum and its work; 1: they are not. */
 i32  shard_owners(const struct compile_config *c);
-void shard_matrix(struct graph *g, i32 matrix, i32 owner, i32 ranks); /* to all, once updated */
+void shard_matrix(struct graph *g, const struct compile_config *c, i32 matrix,
+                  i32 owner); /* to all that share the state, once updated */
 i32  shard_gradient(const struct graph *g,
                     struct str          range); /* this rank's part of its sum; -1: none */
 i32  shard_square(struct graph *g, const struct compile_config *c, const struct graph *train,

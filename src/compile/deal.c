@@ -10,19 +10,29 @@
  * everybody after this pass a parameter is a smaller one, its gradient and optimiser's state with it; all ranks have
  * the same sizes, and what a part has behind the tensor's end is 0 and stays so.
  *
+ * With copies in several machines (shard.c) the ranks are those of one of them. Where a device has a queue for
+ * collectives and a step has one micro-batch, the copies' parts are summed at once too, beside the backward pass.
+ *
  * Hidden matrices (of Muon), frozen parameters and tables of which a step's rows are trained stay whole on every
  * rank. */
 #include "compile/compile_int.h"
 #include "ir/collective.h"
 #include <string.h>
 
-bool deals(const struct compile_config *c) { return c->shard == SHARD_ALL && c->ranks > 1; }
+bool deals(const struct compile_config *c) { return c->shard == SHARD_ALL && shard_places(c) > 1; }
+
+bool copies_summed_early(const struct pass_input *in)
+{
+    const struct compile_config *c = in->config;
+    return deals(c) && shard_has_copies(c) && in->target->queues > 1 && c->accumulate < 2;
+}
 
 struct dealer {
     struct graph *g;
     i32  *whole; /* by value: a dealt parameter's gathered form, -1: not yet; -2: it is not dealt */
     bool *wide;  /* by value: a dealt parameter that is read otherwise than to be cast */
-    struct attrs at;
+    struct attrs        at;
+    const struct attrs *copies; /* over whom sums are summed further at once; NULL: they are not */
 };
 
 /* As the first program of gradients has it: evaluation knows neither hidden matrices nor tables. */
@@ -81,6 +91,8 @@ static void scatter(struct dealer *d, i32 value)
     sum =
         graph_op(g, OP_REDUCE_SCATTER, str_cat(g->perm, kept.name, STR(".sum")), &value, 1, &d->at);
     if (sum >= 0) graph_keep(g, sum, VALUE_GRAD, kept.name);
+    if (sum >= 0 && d->copies)
+        graph_op(g, OP_ALL_REDUCE, str_cat(g->perm, kept.name, STR(".copies")), &sum, 1, d->copies);
 }
 
 static bool is_dealt_grad(const struct dealer *d, i32 value)
@@ -102,15 +114,18 @@ static void shrink(struct graph *g, i32 value, i32 ranks)
 enum status deal_out(struct graph *g, const struct pass_input *input, struct arena scratch,
                      struct err *err)
 {
-    i32           ranks = input->config->ranks;
-    struct dealer d     = { .g = g, .at = { .ranks = ranks } };
-    i32           nodes = g->node_count, values = g->value_count, forward = g->forward_count;
-    struct node  *from = NEW(&scratch, struct node, nodes + 1);
-    d.whole            = NEW(&scratch, i32, values + 1);
+    const struct compile_config *c      = input->config;
+    struct attrs                 copies = over_copies(c);
+    struct dealer                d      = { .g      = g,
+                                            .at     = over_machine(c),
+                                            .copies = copies_summed_early(input) ? &copies : NULL };
+    i32          nodes = g->node_count, values = g->value_count, forward = g->forward_count;
+    struct node *from = NEW(&scratch, struct node, nodes + 1);
+    d.whole           = NEW(&scratch, i32, values + 1);
     memcpy(from, g->nodes, (size_t)nodes * sizeof *from);
     for (i32 i = 0; i < values; i++) d.whole[i] = is_dealt_param(&g->values[i], input) ? -1 : -2;
     for (i32 i = 0; i < values; i++)
-        if (d.whole[i] == -1) shrink(g, i, ranks);
+        if (d.whole[i] == -1) shrink(g, i, shard_places(c));
     d.wide = NEW(&scratch, bool, values + 1);
     for (i32 i = 0; i < nodes; i++)
         for (i32 k = 0; k < from[i].in_count; k++) d.wide[from[i].in[k]] |= from[i].op != OP_CAST;

@@ -15,7 +15,7 @@
 bool sums_early(const struct pass_input *in, const struct graph *train)
 {
     const struct compile_config *c = in->config;
-    if (in->target->queues < 2 || c->ranks < 1 || c->shard != SHARD_NONE || c->accumulate > 1)
+    if (in->target->queues < 2 || c->ranks < 1 || shard_owners(c) > 1 || c->accumulate > 1)
         return false;
     for (i32 i = 0; i < train->value_count; i++)
         if (train->values[i].kind == VALUE_BUFFER) return false;
@@ -55,7 +55,7 @@ enum status sum_early(struct graph *g, const struct pass_input *in, struct arena
     i32          nodes = g->node_count, values = g->value_count, forward = g->forward_count;
     struct node *from = NEW(&scratch, struct node, nodes + 1);
     i32         *last = last_uses(g, &scratch);
-    struct attrs at   = { .ranks = in->config->ranks };
+    struct attrs at   = over_all(in->config);
     memcpy(from, g->nodes, (size_t)nodes * sizeof *from);
     g->node_count = 0;
     for (i32 i = 0; i < nodes && !g->err.status; i++) {

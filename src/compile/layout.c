@@ -14,9 +14,9 @@ struct plan {
     const struct graph *update, *square; /* graphs that name ranges; NULL: there is none */
     i32                 persistents_max;
     i64                 align;
-    i64  parts;        /* that groups but the hidden one are dealt out in; 1: they are whole */
-    bool beside;       /* collectives are on a queue of their own */
-    i32  owners, rank; /* that hidden matrices are dealt out to, each whole; 1: they are not */
+    i64  parts;         /* that groups but the hidden one are dealt out in; 1: they are whole */
+    bool beside;        /* collectives are on a queue of their own */
+    i32  owners, place; /* that hidden matrices are dealt out to, each whole; 1: they are not */
     i64  group_begin[GROUP_COUNT + 1]; /* of parameters */
     i64  grads;                        /* begin of the gradients */
     i64  end;
@@ -165,7 +165,7 @@ static i64 range_offset(struct plan *p, struct str name)
     if (str_eq(r.of, STR("params"))) return skip;
     if (str_eq(r.of, STR("grads"))) return p->grads + skip;
     if (r.group == GROUP_HIDDEN && p->owners > 1) {
-        i64 begin, bytes = owned_bytes(p, p->rank, &begin);
+        i64 begin, bytes = owned_bytes(p, p->place, &begin);
         ASSERT(skip >= begin && skip < begin + bytes);
         return plan_find(p, r.of)->offset + skip - begin;
     }
@@ -250,7 +250,7 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     p->parts              = shard_parts(config);
     p->beside             = target->queues > 1;
     p->owners             = shard_owners(config);
-    p->rank               = config->rank;
+    p->place              = shard_place(config);
     p->update             = graphs[PROGRAM_UPDATE];
     p->square             = graphs[PROGRAM_SQUARE];
     p->persistents_max    = 8;

@@ -4,6 +4,7 @@
  * layout and the host rely on. A broken one is a fault of ours and ends the compilation. Each is
  * linear in the graph, but for names. tests/unit/test_passes.c breaks a graph for every one. */
 #include "compile/compile_int.h"
+#include "ir/collective.h"
 
 static bool is_trained(const struct value *v) { return v->kind == VALUE_PARAM && !v->frozen; }
 static bool is_product(const struct node *n) { return op_info(n->op)->dtype_class == CLASS_LOW; }
@@ -186,6 +187,25 @@ static bool is_part(const struct graph *g, i32 value)
            (node >= 0 && g->nodes[node].op == OP_CAST && g->values[g->nodes[node].in[0]].dealt);
 }
 
+/* As many ranks as those that it says it reaches. */
+static bool is_over(const struct pass_input *in, const struct node *n)
+{
+    const struct compile_config *c = in->config;
+    if (n->at.over == OVER_ALL) return n->at.ranks == c->ranks;
+    struct attrs at = n->at.over == OVER_MACHINE ? over_machine(c) : over_copies(c);
+    return shard_has_copies(c) && n->at.ranks == at.ranks;
+}
+
+/* How often a gradient is summed over the copies, where it was made. */
+static i32 copies_sums(const struct graph *g, i32 grad)
+{
+    i32 count = 0;
+    for (i32 i = g->values[grad].node + 1; i < g->node_count; i++)
+        count += g->nodes[i].op == OP_ALL_REDUCE && g->nodes[i].in[0] == grad &&
+                 g->nodes[i].at.over == OVER_COPIES;
+    return count;
+}
+
 /* A part is read to be gathered and for nothing else; the gradient is a part of the ranks' sum. */
 enum status rule_deal(const struct graph *g, const struct pass_input *in, struct arena scratch,
                       struct err *err)
@@ -194,7 +214,7 @@ enum status rule_deal(const struct graph *g, const struct pass_input *in, struct
         for (i32 k = 0; k < g->nodes[i].in_count; k++) {
             const struct node *n = &g->nodes[i];
             if (!is_part(g, n->in[k]) || (n->op == OP_CAST && g->values[n->in[k]].dealt) ||
-                (n->op == OP_GATHER_PARTS && n->at.ranks == in->config->ranks))
+                (n->op == OP_GATHER_PARTS && is_over(in, n)))
                 continue;
             return err_set(err, STATUS_WORLD, "%.*s reads a part of a parameter", STR_ARG(n->name));
         }
@@ -204,8 +224,8 @@ enum status rule_deal(const struct graph *g, const struct pass_input *in, struct
         i32 d = v->dealt ? graph_find(g, str_cat(&turn, v->name, STR(".grad"))) : -1;
         if (d < 0) continue;
         i32 made = g->values[d].node;
-        if (made < 0 || g->nodes[made].op != OP_REDUCE_SCATTER ||
-            !type_eq(g->values[d].type, v->type))
+        if (made < 0 || g->nodes[made].op != OP_REDUCE_SCATTER || !is_over(in, &g->nodes[made]) ||
+            !type_eq(g->values[d].type, v->type) || copies_sums(g, d) != copies_summed_early(in))
             return err_set(err, STATUS_WORLD, "the gradient of %.*s is not summed over the ranks",
                            STR_ARG(v->name));
     }
@@ -272,7 +292,7 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
             const struct value *v = &g->values[n->in[k]];
             if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
             if (n->op == OP_ALL_GATHER) continue; /* what the other ranks have updated */
-            if (n->op == OP_RANK_BROADCAST && n->at.start == in->config->rank) continue;
+            if (n->op == OP_RANK_BROADCAST && n->at.start == shard_place(in->config)) continue;
             if (!add_written(&w, train, v, room))
                 return err_set(err, STATUS_WORLD, "%.*s is not a range to update",
                                STR_ARG(v->name));
@@ -297,7 +317,7 @@ enum status rule_early(const struct graph *g, const struct pass_input *in, struc
     if (!sums_early(in, g)) return STATUS_OK;
     for (i32 i = 0; i < g->node_count; i++) {
         const struct node *n = &g->nodes[i];
-        if (n->op != OP_ALL_REDUCE || n->at.ranks != in->config->ranks) continue;
+        if (n->op != OP_ALL_REDUCE || n->at.over != OVER_ALL || !is_over(in, n)) continue;
         sums[n->in[0]] += g->values[n->in[0]].node < i ? 1 : 2;
     }
     for (i32 i = 0; i < g->value_count; i++)
@@ -307,33 +327,51 @@ enum status rule_early(const struct graph *g, const struct pass_input *in, struc
     return STATUS_OK;
 }
 
+/* Elements of gradients that the update must sum over all ranks or over those of a machine, and of parts that it must
+ * sum over the copies. */
+struct sums {
+    i64 whole, copies;
+};
+
+static struct sums sums_due(const struct pass_input *in)
+{
+    const struct graph *train = in->train;
+    struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
+    enum group begin  = sums_early(in, train) ? GROUP_REST : GROUP_HIDDEN; /* early.c has these */
+    bool       dealt  = deals(in->config);                                 /* deal.c has the rest */
+    bool       copies = shard_has_copies(in->config) && !copies_summed_early(in);
+    i64        parts  = group_count(train, GROUP_DECAY, GROUP_FROZEN, room) / room.parts;
+    return (struct sums){ group_count(train, begin, dealt ? GROUP_DECAY : GROUP_FROZEN, room),
+                          copies ? parts : 0 };
+}
+
 /* Every gradient is summed over all ranks, once, and every buffer comes from rank 0. */
 enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
                        struct err *err)
 {
-    const struct graph *train = in->train;
-    struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
-    enum group end   = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN;    /* deal.c has the rest */
-    enum group begin = sums_early(in, train) ? GROUP_REST : GROUP_HIDDEN; /* early.c has these */
-    i64        all   = group_count(train, begin, end, room);
-    i64        sums = 0, tables = 0, buffers = 0;
+    const struct graph *train  = in->train;
+    struct sums         due    = sums_due(in);
+    i64                 tables = 0, buffers = 0;
     (void)scratch;
     for (i32 i = 0; i < g->node_count; i++) {
         const struct node  *n = &g->nodes[i];
         const struct value *v = &g->values[n->in[0]];
-        if (n->at.ranks != in->config->ranks)
-            return err_set(err, STATUS_WORLD, "%.*s is not over all ranks", STR_ARG(n->name));
+        if (!is_over(in, n))
+            return err_set(err, STATUS_WORLD, "%.*s is not over all ranks of its group",
+                           STR_ARG(n->name));
         if (n->op == OP_ROWS_REDUCE) tables++;
         buffers += n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER;
-        bool sum = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
-        if (sum && v->kind == VALUE_GRAD) sums += shape_count(v->type.shape);
+        bool sum  = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
+        bool part = v->kind == VALUE_TEMP && v->node >= 0 && n->at.over == OVER_COPIES;
+        if (!sum || (v->kind != VALUE_GRAD && !part)) continue;
+        *(n->at.over == OVER_COPIES ? &due.copies : &due.whole) -= shape_count(v->type.shape);
     }
     for (i32 i = 0; i < train->value_count; i++) {
         tables -= train->values[i].kind == VALUE_PARAM && train->values[i].sparse_rows > 0;
         buffers -= train->values[i].kind == VALUE_BUFFER;
     }
     if (buffers) return err_set(err, STATUS_WORLD, "not every buffer is shared by the ranks once");
-    if (sums == all && !tables) return STATUS_OK;
+    if (!due.whole && !due.copies && !tables) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "not every gradient is summed over the ranks once");
 }
 

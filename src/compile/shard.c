@@ -5,6 +5,10 @@
  *             part of it and updates that; all_gather of the parameters
  *     all     (ZeRO-3) a rank has its parts of the sums already (deal.c), and updates its parts of the parameters
  *
+ * With copies (train.shard_over=machine; FSDP's HYBRID_SHARD) state and all are of the ranks of a machine, which have
+ * their parts of the sums over these; all_reduce adds up the parts of all machines, 1 / places of the gradients on the
+ * network, once a step.
+ *
  * The sum stands at the head of the update and not behind each gradient, so that a step of many micro-batches is
  * summed once. Every rank has divided its loss by the rows of the whole step already: a sum is all that is left to do.
  * Hidden matrices (of Muon) stay whole on every rank, as do tables of which a step's rows are trained. With state and
@@ -12,20 +16,50 @@
  * update are then shared too. The cut is ranks_owner's (collective.h). */
 #include "compile/compile_int.h"
 #include "ir/build.h"
+#include "ir/collective.h"
+
+i32 shard_places(const struct compile_config *c)
+{
+    return c->places ? c->places : MAX(c->ranks, 1);
+}
+
+i32 shard_place(const struct compile_config *c) { return c->places ? c->place : c->rank; }
+
+bool shard_has_copies(const struct compile_config *c)
+{
+    return c->shard != SHARD_NONE && shard_places(c) > 1 && shard_places(c) < c->ranks;
+}
+
+struct attrs over_all(const struct compile_config *c)
+{
+    return (struct attrs){ .ranks = c->ranks };
+}
+
+struct attrs over_machine(const struct compile_config *c)
+{
+    return (struct attrs){ .ranks = shard_places(c),
+                           .over  = shard_has_copies(c) ? OVER_MACHINE : OVER_ALL };
+}
+
+struct attrs over_copies(const struct compile_config *c)
+{
+    return (struct attrs){ .ranks = c->ranks / shard_places(c), .over = OVER_COPIES };
+}
 
 i32 shard_parts(const struct compile_config *c)
 {
-    return c->shard == SHARD_STATE && c->ranks > 1 ? c->ranks : 1;
+    return c->shard == SHARD_STATE ? shard_places(c) : 1;
 }
 
 i32 shard_owners(const struct compile_config *c)
 {
-    return c->shard != SHARD_NONE && c->ranks > 1 ? c->ranks : 1;
+    return c->shard != SHARD_NONE ? shard_places(c) : 1;
 }
 
-void shard_matrix(struct graph *g, i32 matrix, i32 owner, i32 ranks)
+void shard_matrix(struct graph *g, const struct compile_config *c, i32 matrix, i32 owner)
 {
-    struct attrs at = { .start = owner, .ranks = ranks };
+    struct attrs at = over_machine(c);
+    at.start        = owner;
     if (g->err.status) return;
     graph_op(g, OP_RANK_BROADCAST, str_cat(g->perm, g->values[matrix].name, STR(".all")), &matrix,
              1, &at);
@@ -52,14 +86,40 @@ static void share_buffers(struct graph *g, const struct graph *train, const stru
     }
 }
 
-static void reduce_groups(struct graph *g, const struct graph *train, struct room room,
-                          const struct attrs *at, enum group end)
+static void sum_copies(struct graph *g, const struct compile_config *c, i32 part)
 {
-    for (enum group which = GROUP_HIDDEN; which < end && !g->err.status; which++) {
+    struct attrs at = over_copies(c);
+    if (part < 0 || !shard_has_copies(c)) return;
+    graph_op(g, OP_ALL_REDUCE, str_cat(g->perm, g->values[part].name, STR(".copies")), &part, 1,
+             &at);
+}
+
+/* Hidden matrices are summed whole everywhere, the other groups dealt out. */
+static void reduce_groups(struct graph *g, const struct compile_config *c,
+                          const struct graph *train, struct room room)
+{
+    struct attrs all = over_all(c), machine = over_machine(c);
+    for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
         if (!group_count(train, which, which + 1, room)) continue;
+        i32        grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
+        struct str name  = str_cat(g->perm, g->values[grads].name, STR(".sum"));
+        if (which == GROUP_HIDDEN) graph_op(g, OP_ALL_REDUCE, name, &grads, 1, &all);
+        else sum_copies(g, c, graph_op(g, OP_REDUCE_SCATTER, name, &grads, 1, &machine));
+    }
+}
+
+/* train.shard=all: of the others each rank has its part of its machine's sum already (deal.c). */
+static void reduce_dealt(struct graph *g, const struct pass_input *in, struct room room)
+{
+    const struct compile_config *c     = in->config;
+    const struct graph          *train = in->train;
+    struct attrs                 all   = over_all(c);
+    for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
+        bool left = which == GROUP_HIDDEN || (shard_has_copies(c) && !copies_summed_early(in));
+        if (!left || !group_count(train, which, which + 1, room)) continue;
         i32 grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
-        i32 op    = which == GROUP_HIDDEN ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
-        graph_op(g, op, str_cat(g->perm, g->values[grads].name, STR(".sum")), &grads, 1, at);
+        if (which != GROUP_HIDDEN) sum_copies(g, c, grads);
+        else graph_op(g, OP_ALL_REDUCE, STR("grads/hidden.sum"), &grads, 1, &all);
     }
 }
 
@@ -67,11 +127,11 @@ enum status shard_gradients(struct graph *g, const struct pass_input *in, struct
 {
     const struct compile_config *c     = in->config;
     const struct graph          *train = in->train;
-    struct attrs                 at    = { .ranks = c->ranks };
+    struct attrs                 at    = over_all(c);
     struct room                  room  = { in->target->align_bytes, shard_parts(c) };
     i32                          amax  = graph_find(train, STR("fp8.amax"));
-    if (deals(c)) reduce_groups(g, train, room, &at, GROUP_DECAY);
-    else if (room.parts > 1) reduce_groups(g, train, room, &at, GROUP_FROZEN);
+    if (deals(c)) reduce_dealt(g, in, room);
+    else if (room.parts > 1) reduce_groups(g, c, train, room);
     else {
         bool early = sums_early(in, train); /* then only the small ones are left */
         bool none  = early && !group_count(train, GROUP_REST, GROUP_FROZEN, room);
@@ -98,13 +158,14 @@ i32 shard_gradient(const struct graph *g, struct str range)
     return -1;
 }
 
-/* Each rank has a number of its own: copies of it, one for each rank, are scattered, and what arrives is the sum. */
-static i32 sum_of_ranks(struct graph *g, i32 one, i32 ranks)
+/* Each rank that shares a state has a number of its own: as many of it as there are ranks are scattered, and what arrives
+ * is the sum. Copies have the same one. */
+static i32 sum_of_ranks(struct graph *g, const struct compile_config *c, i32 one)
 {
-    i32 all = build_broadcast(g, STR("norm.each"), one, 0, shape_1(ranks));
-    if (all >= 0) all = build_reshape(g, STR("norm.flat"), all, shape_1(ranks));
-    return graph_op(g, OP_REDUCE_SCATTER, STR("norm.sum"), &all, 1,
-                    &(struct attrs){ .ranks = ranks });
+    struct attrs at  = over_machine(c);
+    i32          all = build_broadcast(g, STR("norm.each"), one, 0, shape_1(at.ranks));
+    if (all >= 0) all = build_reshape(g, STR("norm.flat"), all, shape_1(at.ranks));
+    return graph_op(g, OP_REDUCE_SCATTER, STR("norm.sum"), &all, 1, &at);
 }
 
 i32 shard_square(struct graph *g, const struct compile_config *c, const struct graph *train,
@@ -122,7 +183,7 @@ i32 shard_square(struct graph *g, const struct compile_config *c, const struct g
         *to     = *to < 0 ? one
                           : build_binary(g, OP_ADD, str_cat(g->perm, name, STR(".norm+")), *to, one);
     }
-    if (sum >= 0) sum = sum_of_ranks(g, sum, c->ranks);
+    if (sum >= 0) sum = sum_of_ranks(g, c, sum);
     if (sum < 0 || whole < 0) return sum < 0 ? whole : sum;
     return build_binary(g, OP_ADD, STR("norm+"), sum, whole);
 }
@@ -130,7 +191,7 @@ i32 shard_square(struct graph *g, const struct compile_config *c, const struct g
 void shard_gather(struct graph *g, const struct compile_config *c, const struct graph *train,
                   struct room room)
 {
-    struct attrs at = { .ranks = c->ranks };
+    struct attrs at = over_machine(c);
     for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && !g->err.status; which++) {
         if (!group_count(train, which, which + 1, room)) continue;
         i32 params = group_range(g, VALUE_PARAM, "params", train, which, room);

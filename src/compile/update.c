@@ -115,7 +115,7 @@ static void update_group(struct graph *g, const struct compile_config *c, enum g
     struct range                r   = { .of = STR("update"), .group = which, .param = STR("") };
     i32                         in[6], n = 0;
     i32 sum = shard_gradient(g, which == GROUP_DECAY ? STR("grads/decay") : STR("grads/rest"));
-    if (shard_parts(c) > 1) r.part = c->rank + 1;
+    if (shard_parts(c) > 1) r.part = shard_place(c) + 1;
     in[n++] = range(g, VALUE_PARAM, r, "params", type);
     in[n++] = sum >= 0 ? sum : range(g, VALUE_GRAD, r, "grads", type);
     for (i32 i = 0; i < row->states; i++) in[n++] = range(g, VALUE_STATE, r, row->state[i], type);
@@ -140,8 +140,8 @@ static void update_matrix(struct graph *g, const struct compile_config *c, const
 {
     struct type type  = p->type;
     type.shape.dim[0] = rows;
-    if (owner >= 0 && owner != c->rank) {
-        shard_matrix(g, range(g, VALUE_PARAM, r, "params", type), owner, c->ranks);
+    if (owner >= 0 && owner != shard_place(c)) {
+        shard_matrix(g, c, range(g, VALUE_PARAM, r, "params", type), owner);
         return;
     }
     struct attrs at = { .nesterov = 1,
@@ -153,7 +153,7 @@ static void update_matrix(struct graph *g, const struct compile_config *c, const
     graph_op(g, OP_MUON,
              r.row ? str_fmt(g->perm, "%.*s[%lld]", STR_ARG(r.param), (long long)r.row) : r.param,
              in, COUNT_OF(in), &at);
-    if (owner >= 0) shard_matrix(g, in[0], owner, c->ranks);
+    if (owner >= 0) shard_matrix(g, c, in[0], owner);
 }
 
 /* Matrices packed into one parameter are made orthogonal each by itself: queries, keys and values
@@ -238,7 +238,7 @@ static void update_hiddens(struct graph *g, const struct compile_config *c,
         const struct value *p = &train->values[i];
         if (p->kind != VALUE_PARAM || group_of(p) != GROUP_HIDDEN) continue;
         i64 bytes = type_bytes(p->type);
-        i32 owner = shard_owners(c) > 1 ? ranks_owner(at, bytes, all, c->ranks) : -1;
+        i32 owner = shard_owners(c) > 1 ? ranks_owner(at, bytes, all, shard_owners(c)) : -1;
         update_hidden(g, c, p, owner, hyper, b.factor);
         at += round_up(bytes, room.align_bytes);
     }

@@ -6,6 +6,7 @@
 #include "base/half.h"
 #include "model/lora.h"
 #include "store/st_folder.h"
+#include "store/st_parts.h"
 #include "train/use.h"
 #include <string.h>
 
@@ -313,16 +314,17 @@ static enum status collect_adapters(struct exporting *e, const struct st_file *f
 /* The config first: a folder with weights is whole. */
 static enum status write_both(struct exporting *e, struct str weights)
 {
-    struct st_file f;
-    bool           theirs = !os_is_file(e->os, weights);
+    struct st_parts parts;
+    bool            theirs = !os_is_file(e->os, weights);
     if (!weights.len) return write_whole(e, NULL);
     if (theirs) weights = str_cat(&e->memory, weights, STR("/adapter_model.safetensors"));
-    enum status st = st_open(e->os, weights, &e->memory, &f, e->err);
+    enum status st = st_parts_open(e->os, weights, &e->memory, &parts, e->err);
     if (st) return st;
+    struct st_file f = st_parts_flat(&parts, &e->memory);
     look_at(e, &f);
     if (e->config.lora.rank) st = collect_adapters(e, &f, theirs);
     if (!st) st = e->config.lora.rank && !e->merges ? write_adapters(e) : write_whole(e, &f);
-    st_close(e->os, &f);
+    st_parts_close(e->os, &parts);
     return st;
 }
 

@@ -6,6 +6,10 @@
 enum { RANKS_MAX = 1024 };
 enum { RANKS_CHUNK_BYTES = 4 << 20 }; /* beyond it nothing is gained: docs/decisions/ranks.md */
 
+/* Which ranks a collective reaches. With copies of a sharded state in several machines (train.shard_over=machine), MACHINE:
+ * those that share one of them; COPIES: those that hold the same part, one in each machine. */
+enum ranks_over { OVER_ALL, OVER_MACHINE, OVER_COPIES, OVER_COUNT };
+
 /* Where count elements are cut for `parts`: equal to one element. */
 static inline i64 ranks_begin(i64 count, i32 parts, i32 part)
 {

@@ -210,6 +210,16 @@ void graph_output(struct graph *g, i32 value, struct str name)
     graph_keep(g, value, VALUE_OUTPUT, name);
 }
 
+/* State, and a gradient or a part of a sum that ranks sum further where it was made. */
+static bool may_overwrite(const struct graph *g, const struct node *n, i32 value)
+{
+    const struct value *v     = &g->values[value];
+    bool                joins = op_info(n->op)->attrs & A_ranks;
+    if (v->node < 0) return v->kind != VALUE_TEMP;
+    bool joined = op_info(g->nodes[v->node].op)->attrs & A_ranks;
+    return joins && (v->kind == VALUE_GRAD || (v->kind == VALUE_TEMP && joined));
+}
+
 static enum status verify_node(const struct graph *g, i32 index, struct arena scratch,
                                struct err *err)
 {
@@ -228,10 +238,7 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
             (g->values[v].node < 0 && g->values[v].kind == VALUE_TEMP))
             return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written", index,
                            row->name, v);
-        /* a gradient may be summed over the ranks where it was made */
-        bool sums = g->values[v].kind == VALUE_GRAD && row->attrs & A_ranks;
-        if (row->effect == EFFECT_STATE && op_writes(row, i) &&
-            (g->values[v].kind == VALUE_TEMP || (g->values[v].node >= 0 && !sums)))
+        if (row->effect == EFFECT_STATE && op_writes(row, i) && !may_overwrite(g, n, v))
             return err_set(err, STATUS_WORLD, "node %d (%s) overwrites %%%d, which is not state",
                            index, row->name, v);
     }

@@ -220,34 +220,83 @@ static enum status keep_lock(struct ckpt_store *s, struct arena scratch, struct 
     return st;
 }
 
+enum status ckpt_begin(struct ckpt_store *s, struct ckpt_manifest *m, struct arena scratch,
+                       struct err *err)
+{
+    enum status st = keep_lock(s, scratch, err);
+    if (st) return st;
+    m->id          = next_id(s, m->id.step, m->id.attempt);
+    m->wall_ns     = s->os->wall_ns(s->os);
+    m->shards      = NULL;
+    m->shard_count = 0;
+    return STATUS_OK;
+}
+
+/* In a folder that is there or not: of several writers nobody waits for the first. */
+static enum status write_parts(struct os *os, struct str folder, const struct ckpt_part *parts,
+                               i64 count, struct ckpt_shard *shards, struct arena *perm,
+                               struct arena scratch, struct err *err)
+{
+    bool        was = os_private(true);
+    enum status st  = os->make_dir(os, folder, err);
+    for (i64 i = 0; i < count && !st; i++) {
+        struct arena memory = scratch;
+        shards[i].name      = str_cat(perm, parts[i].name, STR(".safetensors"));
+        struct str path     = ckpt_path(&memory, folder, shards[i].name);
+        if (parts[i].whole.len) {
+            st = write_file(os, path, &parts[i].whole, 1, &shards[i], memory, err);
+        } else {
+            struct str *pieces = st_pieces(parts[i].tensors, parts[i].count, &memory);
+            st = write_file(os, path, pieces, 1 + parts[i].count, &shards[i], memory, err);
+        }
+    }
+    os_private(was);
+    return st;
+}
+
+enum status ckpt_write_own(struct ckpt_store *s, struct ckpt_manifest *m,
+                           const struct ckpt_part *parts, i64 count, struct arena *perm,
+                           struct arena scratch, struct err *err)
+{
+    m->shards      = NEW(perm, struct ckpt_shard, count);
+    m->shard_count = count;
+    return write_parts(s->os, ckpt_store_path(s, &scratch, m->id), parts, count, m->shards, perm,
+                       scratch, err);
+}
+
+enum status ckpt_write_beside(struct os *os, struct str folder, struct ckpt_id id,
+                              const struct ckpt_part *parts, i64 count, struct ckpt_shard *shards,
+                              struct arena *perm, struct arena scratch, struct err *err)
+{
+    struct os  *inside = os_beneath(os, folder, &scratch);
+    struct str  path   = ckpt_path(&scratch, folder, ckpt_name(&scratch, id));
+    enum status st     = write_parts(inside, path, parts, count, shards, perm, scratch, err);
+    os_beneath_end(inside);
+    return st;
+}
+
+enum status ckpt_commit(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch,
+                        struct err *err)
+{
+    bool        was = os_private(true);
+    enum status st  = commit(s->os, ckpt_store_path(s, &scratch, m->id), m, scratch, err);
+    os_private(was);
+    return st;
+}
+
+void ckpt_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch)
+{
+    delete_folder(s->os, ckpt_store_path(s, &scratch, m->id), m, scratch, NULL);
+}
+
 enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const struct ckpt_part *parts,
                        i64 count, struct arena *perm, struct arena scratch, struct err *err)
 {
-    struct os  *os = s->os;
-    enum status st = keep_lock(s, scratch, err);
+    enum status st = ckpt_begin(s, m, scratch, err);
     if (st) return st;
-    m->id             = next_id(s, m->id.step, m->id.attempt);
-    m->wall_ns        = os->wall_ns(os);
-    m->shards         = NEW(perm, struct ckpt_shard, count);
-    m->shard_count    = count;
-    struct str folder = ckpt_store_path(s, &scratch, m->id);
-    bool       was    = os_private(true);
-
-    st = os->make_dir(os, folder, err);
-    for (i64 i = 0; i < count && !st; i++) {
-        struct arena memory = scratch;
-        m->shards[i].name   = str_cat(perm, parts[i].name, STR(".safetensors"));
-        struct str path     = ckpt_path(&memory, folder, m->shards[i].name);
-        if (parts[i].whole.len) {
-            st = write_file(os, path, &parts[i].whole, 1, &m->shards[i], memory, err);
-        } else {
-            struct str *pieces = st_pieces(parts[i].tensors, parts[i].count, &memory);
-            st = write_file(os, path, pieces, 1 + parts[i].count, &m->shards[i], memory, err);
-        }
-    }
-    if (!st) st = commit(os, folder, m, scratch, err);
-    if (st) delete_folder(os, folder, m, scratch, NULL);
-    os_private(was);
+    st = ckpt_write_own(s, m, parts, count, perm, scratch, err);
+    if (!st) st = ckpt_commit(s, m, scratch, err);
+    if (st) ckpt_drop(s, m, scratch);
     return st;
 }
 
@@ -297,14 +346,9 @@ enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest 
         st = settle_shard(s->os, ckpt_path(&scratch, folder, m->shards[i].name), &m->shards[i],
                           scratch, err);
     if (!st) st = commit(s->os, folder, m, scratch, err);
-    if (st) ckpt_import_drop(s, m, scratch);
+    if (st) ckpt_drop(s, m, scratch);
     else if (ckpt_order(s->last, m->id) < 0) s->last = m->id;
     return st;
-}
-
-void ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch)
-{
-    delete_folder(s->os, ckpt_store_path(s, &scratch, m->id), m, scratch, NULL);
 }
 
 static enum status copy_file(struct os *os, struct str from, struct str to, struct arena scratch,
@@ -336,7 +380,7 @@ enum status ckpt_copy(struct os *os, const struct ckpt *c, struct ckpt_store *to
         st = copy_file(os, ckpt_path(&scratch, c->folder, m->shards[i].name),
                        ckpt_path(&scratch, folder, m->shards[i].name), scratch, err);
     if (!st) st = ckpt_import_commit(to, m, scratch, err);
-    else ckpt_import_drop(to, m, scratch);
+    else ckpt_drop(to, m, scratch);
     os_private(was);
     return st;
 }

@@ -11,7 +11,7 @@
  *                   ckpt_import_begin and ckpt_import_commit */
 #ifndef STORE_CHECKPOINT_H
 #define STORE_CHECKPOINT_H
-#include "store/safetensors.h"
+#include "store/st_parts.h"
 #include <stdatomic.h>
 
 /* The name of a checkpoint, local and remote: folder "step-000001200.3.7". A step may be saved
@@ -87,15 +87,28 @@ struct ckpt_part {
 enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const struct ckpt_part *parts,
                        i64 count, struct arena *perm, struct arena scratch, struct err *err);
 
+/* The same in steps, where others write parts of it too: begin gives it its name; then each writes its own, the others
+ * under that name to the folder of the store, on a disk that all of them see; commit, when the files of all are
+ * written and m->shards has them, makes them a checkpoint. What fails is dropped once nobody writes any more. */
+enum status ckpt_begin(struct ckpt_store *s, struct ckpt_manifest *m, struct arena scratch,
+                       struct err *err);
+enum status ckpt_write_own(struct ckpt_store *s, struct ckpt_manifest *m,
+                           const struct ckpt_part *parts, i64 count, struct arena *perm,
+                           struct arena scratch, struct err *err);
+enum status ckpt_write_beside(struct os *os, struct str folder, struct ckpt_id id,
+                              const struct ckpt_part *parts, i64 count, struct ckpt_shard *shards,
+                              struct arena *perm, struct arena scratch, struct err *err);
+enum status ckpt_commit(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch,
+                        struct err *err);
+void        ckpt_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch);
+
 /* A remote checkpoint, under its own name: begin gives the folder into which the caller
- * puts the shards; commit verifies and syncs them and writes the manifest. STATUS_NO from begin: a
- * whole one is here already. */
+ * puts the shards; commit verifies and syncs them and writes the manifest; ckpt_drop gives it up. STATUS_NO from
+ * begin: a whole one is here already. */
 enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *m,
                               struct arena *perm, struct str *folder, struct err *err);
 enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest *m,
                                struct arena scratch, struct err *err);
-void        ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m,
-                             struct arena scratch); /* given up: what was put there is removed */
 
 /* Deletes all but the newest `keep` (at least 1), the best by its metric, the pinned, and what is damaged or
  * cannot be read or understood just now; nothing before a newer one has been read back and verified. */
@@ -158,5 +171,8 @@ enum status ckpt_load_newest(struct os *os, struct ckpt_list *l, struct arena *p
 void        ckpt_unload(struct os *os, struct ckpt_loaded *l);
 /* The file of that part of ckpt_write; NULL: it has none. */
 const struct st_file *ckpt_shard(const struct ckpt_loaded *l, struct str part);
+/* Its tensors, from all files that several writers have written of it. USAGE: "it has no …". */
+enum status ckpt_joined(const struct ckpt_loaded *l, struct str part, struct arena *perm,
+                        struct st_parts *out, struct err *err);
 
 #endif

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { VERSION = 1, SHARDS_MAX = 4096, SHARD_NAME_MAX = 200 };
+/* Several writers have written it, and a reader must put ranges together: version 2. All others are of version 1. */
+enum { VERSION = 1, VERSION_PARTS = 2, SHARDS_MAX = 4096, SHARD_NAME_MAX = 200 };
 
 static const struct str seal_key = STR_INIT("\"seal\":\"");
 static const i64        seal_len = 8 + 16 + 3; /* the key, 16 digits, "} and the line's end */
@@ -52,12 +53,20 @@ i64 ckpt_bytes(const struct ckpt_manifest *m)
     return bytes;
 }
 
+static bool is_in_parts(const struct ckpt_manifest *m)
+{
+    for (i64 i = 0; i < m->shard_count; i++)
+        if (st_is_part(m->shards[i].name)) return true;
+    return false;
+}
+
 struct str ckpt_manifest_text(struct arena *perm, const struct ckpt_manifest *m)
 {
     struct textbuf b = textbuf_new(perm);
     textbuf_fmt(&b,
                 "{\"frugal_checkpoint\":%d,\n\"step\":%lld,\"attempt\":%lld,\"save\":%lld,\"run\":",
-                VERSION, (long long)m->id.step, (long long)m->id.attempt, (long long)m->id.save);
+                is_in_parts(m) ? VERSION_PARTS : VERSION, (long long)m->id.step,
+                (long long)m->id.attempt, (long long)m->id.save);
     json_add_string(&b, m->run);
     textbuf_fmt(&b, ",\"wall_ns\":%lld,\n", (long long)m->wall_ns);
     if (m->metric.len) {
@@ -194,11 +203,11 @@ enum status ckpt_manifest_parse(struct str path, struct str text, struct arena *
     if (json_parse(perm, text, &root, &why)) return damaged(&r, why.text);
     if (!take_count(root, STR("frugal_checkpoint"), 1, INT64_MAX, &version))
         return damaged(&r, "it does not say which version it is");
-    if (version != VERSION)
+    if (version > VERSION_PARTS)
         return err_set(err, STATUS_USAGE,
-                       "%.*s has version %lld, and this frugal reads version %d: a newer frugal "
-                       "wrote it",
-                       STR_ARG(path), (long long)version, VERSION);
+                       "%.*s has version %lld, and this frugal reads up to version %d: a newer "
+                       "frugal wrote it",
+                       STR_ARG(path), (long long)version, VERSION_PARTS);
     enum status        st    = check_seal(&r, text);
     const struct json *state = json_get(root, STR("state"));
     if (st) return st;

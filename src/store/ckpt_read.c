@@ -253,3 +253,18 @@ const struct st_file *ckpt_shard(const struct ckpt_loaded *l, struct str part)
     }
     return NULL;
 }
+
+enum status ckpt_joined(const struct ckpt_loaded *l, struct str part, struct arena *perm,
+                        struct st_parts *out, struct err *err)
+{
+    const struct st_file *first = ckpt_shard(l, part);
+    if (!first) return err_set(err, STATUS_USAGE, "it has no %.*s", STR_ARG(part));
+    struct st_file *files = NEW(perm, struct st_file, first->parts);
+    for (i64 i = 0; i < first->parts; i++) {
+        struct str            name = st_part_name(perm, part, i + 1, first->parts);
+        const struct st_file *f    = ckpt_shard(l, name);
+        if (!f) return err_set(err, STATUS_USAGE, "it has no %.*s", STR_ARG(name));
+        files[i] = *f;
+    }
+    return st_parts_join(l->ckpt->folder, files, first->parts, perm, out, err);
+}

@@ -377,7 +377,7 @@ static enum status fetch_once(struct ckpt_remote *r, const struct ckpt_manifest 
                          path, err);
     }
     if (!st) return ckpt_import_commit(to, m, scratch, err);
-    ckpt_import_drop(to, m, scratch);
+    ckpt_drop(to, m, scratch);
     return st == STATUS_NO ? STATUS_WORLD : st; /* 404: yet it was listed */
 }
 

@@ -115,14 +115,19 @@ static enum status parse_tensor(const struct reader *r, const struct json *v, st
     return st;
 }
 
-static const struct str about_key = STR_INIT("frugal");
+static const struct str about_key = STR_INIT("frugal"), parts_key = STR_INIT("parts");
+static const i64        parts_max = 4096; /* as many shards as a manifest may name */
 
-static enum status read_metadata(const struct reader *r, const struct json *map, struct str *about)
+static enum status read_metadata(const struct reader *r, const struct json *map,
+                                 struct st_file *out)
 {
-    const struct json *ours    = json_get(map, about_key);
+    const struct json *ours = json_get(map, about_key), *parts = json_get(map, parts_key);
     bool               strings = map->kind == JSON_MAP;
+    i64                count   = 1;
     for (const struct json *v = map->first; v; v = v->next) strings &= v->kind == JSON_STRING;
-    if (strings && ours) *about = str_copy(r->perm, ours->text);
+    if (strings && ours) out->about = str_copy(r->perm, ours->text);
+    if (strings && parts && str_i64(parts->text, &count) && count >= 1 && count <= parts_max)
+        out->parts = count;
     if (strings) return STATUS_OK;
     return err_set(r->err, STATUS_USAGE, "%.*s: __metadata__ is not a map of strings",
                    STR_ARG(r->path));
@@ -162,9 +167,10 @@ static enum status parse_header(const struct reader *r, const struct json *root,
     if (need > r->perm->end - r->perm->begin)
         return err_set(r->err, STATUS_WORLD, "%.*s: %lld tensors are too many", STR_ARG(r->path),
                        (long long)root->count);
+    out->parts   = 1;
     out->tensors = NEW(r->perm, struct st_tensor, root->count);
     for (const struct json *v = root->first; v && !st; v = v->next) {
-        if (str_eq(v->key, STR("__metadata__"))) st = read_metadata(r, v, &out->about);
+        if (str_eq(v->key, STR("__metadata__"))) st = read_metadata(r, v, out);
         else st = parse_tensor(r, v, &out->tensors[out->count++]);
     }
     return st ? st : check_cover(r, out);
@@ -289,7 +295,7 @@ static const struct st_tensor **sorted(const struct st_tensor *tensors, i64 coun
 /* Length and JSON, padded so that the tensors begin at a multiple of 8. transformers refuses a file
  * whose metadata does not say "pt". */
 static struct str header_of(const struct st_tensor *const *order, i64 count, struct str about,
-                            struct arena *scratch)
+                            i64 parts, struct arena *scratch)
 {
     struct textbuf b  = textbuf_new(scratch);
     i64            at = 0;
@@ -299,6 +305,7 @@ static struct str header_of(const struct st_tensor *const *order, i64 count, str
         textbuf_fmt(&b, ",\"%.*s\":", STR_ARG(about_key));
         json_add_string(&b, about);
     }
+    if (parts > 1) textbuf_fmt(&b, ",\"%.*s\":\"%lld\"", STR_ARG(parts_key), (long long)parts);
     textbuf_add(&b, STR("}"));
     for (i64 i = 0; i < count; i++) {
         const struct st_tensor *t = order[i];
@@ -324,14 +331,14 @@ struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *
     const struct st_tensor **order  = sorted(tensors, count, scratch);
     struct str              *pieces = NEW(scratch, struct str, 1 + count);
     for (i64 i = 0; i < count; i++) pieces[1 + i] = order[i]->bytes;
-    pieces[0] = header_of(order, count, STR(""), scratch);
+    pieces[0] = header_of(order, count, STR(""), 1, scratch);
     return pieces;
 }
 
-i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch)
+i64 st_lay_out(struct st_tensor *tensors, i64 count, i64 parts, u8 *to, struct arena scratch)
 {
     const struct st_tensor **order  = sorted(tensors, count, &scratch);
-    struct str               header = header_of(order, count, STR(""), &scratch);
+    struct str               header = header_of(order, count, STR(""), parts, &scratch);
     i64                      at     = header.len;
     if (to) memcpy(to, header.data, (size_t)header.len);
     for (i64 i = 0; i < count; i++) {
@@ -358,7 +365,7 @@ enum status st_save_from(struct os *os, struct str path, const struct st_made *f
                          struct str about, struct arena scratch, struct err *err)
 {
     struct making m = { .from = from, .order = sorted(from->tensors, from->count, &scratch) };
-    m.header        = header_of(m.order, from->count, about, &scratch);
+    m.header        = header_of(m.order, from->count, about, 1, &scratch);
     struct os_pieces pieces = { piece_at, &m, 1 + from->count };
     return os_publish_from(os, path, &pieces, scratch, err);
 }

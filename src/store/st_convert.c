@@ -31,6 +31,12 @@ static void from_f64(const char *from, i64 count, f32 *to)
     }
 }
 
+bool st_is_readable(struct str dtype)
+{
+    return str_eq(dtype, STR("F32")) || str_eq(dtype, STR("F16")) || str_eq(dtype, STR("BF16")) ||
+           str_eq(dtype, STR("F64"));
+}
+
 bool st_to_f32(const struct st_tensor *t, f32 *to)
 {
     i64 count = shape_count(t->shape);

@@ -5,12 +5,6 @@
 
 enum { STRETCH = 1 << 18 }; /* numbers at a time: 1 MiB, which stays in a core's cache */
 
-static bool is_readable(struct str dtype)
-{
-    return str_eq(dtype, STR("F32")) || str_eq(dtype, STR("F16")) || str_eq(dtype, STR("BF16")) ||
-           str_eq(dtype, STR("F64"));
-}
-
 static struct shape part_shape(const struct st_source *s, i32 part)
 {
     struct shape want = s->shape;
@@ -48,7 +42,7 @@ static enum status check_one(const struct st_folder *f, struct str folder,
                            STR_ARG(folder), STR_ARG(t->name), STR_ARG(str_sub(has, 3, has.len)),
                            STR_ARG(str_sub(due, 3, due.len)));
         }
-        if (!is_readable(t->dtype))
+        if (!st_is_readable(t->dtype))
             return err_set(err, STATUS_USAGE,
                            "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 can be read",
                            STR_ARG(folder), STR_ARG(t->name), STR_ARG(t->dtype));

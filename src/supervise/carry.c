@@ -338,7 +338,7 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
         if (!st) { /* before it is ours, what lies under that name is somebody else's */
             st = copy_files(c, l, folder, &m, moment, scratch, err);
             if (!st) st = ckpt_import_commit(c->store, &m, scratch, err);
-            else ckpt_import_drop(c->store, &m, scratch);
+            else ckpt_drop(c->store, &m, scratch);
         }
         os_private(was);
         if (!st) break;

@@ -7,6 +7,8 @@
  * one that fails is told, and tried again when the next is due. */
 #include "train/checkpoint_schedule.h"
 #include "base/digits.h"
+#include "train/dealt.h"
+#include "train/save_parts.h"
 #include <math.h>
 
 enum { FREE_STEPS_MIN = 3 };     /* steps without a save, before slower ones can be told */
@@ -49,7 +51,7 @@ enum status saving_init(struct saving *v, const struct settings *settings, struc
 
 i64 saving_file_bytes(const struct saving *v)
 {
-    return v->snapshot.bytes + (v->guard ? v->guard->copy_bytes : 0);
+    return v->snapshot.file_bytes + (v->guard ? v->guard->copy_bytes : 0);
 }
 
 enum status saving_plan(struct saving *v, struct restore *from, struct session *s, struct guard *g,
@@ -59,7 +61,8 @@ enum status saving_plan(struct saving *v, struct restore *from, struct session *
     v->s     = s;
     v->guard = g;
     v->at    = at;
-    return from->store ? snapshot_open(&v->snapshot, s, g, err) : STATUS_OK;
+    if (!from->store && !from->shared) return STATUS_OK;
+    return snapshot_open(&v->snapshot, s, g, from->shared, err);
 }
 
 /* Since the machine was started, in ns: hazards go by that. 0: not known. */
@@ -140,13 +143,15 @@ static void write_text(struct saving *v)
 enum status saving_start(struct saving *v, struct err *err)
 {
     struct session *s = v->s;
-    if (!v->from->store) return STATUS_OK;
+    if (!v->from->store) return v->snapshot.shared ? parts_start(v, err) : STATUS_OK;
     if (v->from->resumed) {
         v->figures.resumed_step = v->figures.step = v->at->step;
         v->figures.bytes                          = v->from->bytes;
     }
     struct checkpoint_writer_config c = { .os      = s->os,
                                           .store   = v->from->store,
+                                          .shared  = v->snapshot.shared,
+                                          .bytes   = v->snapshot.shared ? saving_file_bytes(v) : 0,
                                           .keep    = s->settings->checkpoint.keep,
                                           .prepare = snapshot_prepare,
                                           .copy    = snapshot_copy,
@@ -175,6 +180,7 @@ void saving_take(struct saving *v)
     i64               begin = now_ns(v);
     if (v->text_prepared != v->s->prepared) write_text(v);
     if (snapshot_take(&v->snapshot, at)) return; /* a rank is gone, and so is the run */
+    if (v->snapshot.shared && dealt_say(v->s, DEALT_TAKE, NULL)) return;
     struct ckpt_manifest m = { .id    = { .step = at->step, .attempt = v->from->attempt },
                                .run   = v->from->run,
                                .state = v->text };
@@ -283,6 +289,7 @@ static void tell_slower(struct saving *v)
 enum status saving_step(struct saving *v, i64 step_ns, struct err *err)
 {
     if (!v->writer) return STATUS_OK;
+    parts_poll(v);
     bool idle = checkpoint_writer_idle(v->writer);
     checkpoint_writer_prepare(v->writer);
     *(v->beside ? &v->window_ns : &v->free_ns) += step_ns;

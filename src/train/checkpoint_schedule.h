@@ -22,6 +22,8 @@ struct saving {
     i64                       age_begin_ns;         /* the machine's start, on our clock */
     i64                       taken_ns, taken_step; /* of the newest snapshot, or of the start */
     bool                      late;                 /* the one due now has been counted as late */
+    struct ckpt_shard        *others;    /* that other ranks write; NULL: not named yet */
+    bool                      asked;     /* they were told to write, and have not all reported */
     struct err                lost;      /* why nothing can be saved any more; OK: it can */
     bool                      told_full; /* that the disk is, and fewer are kept */
     i64  deadline_ns, heard_ns; /* of the process, and when we first heard of it; 0: none */

@@ -18,9 +18,18 @@ struct checkpoint_writer {
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    bool            awake, busy, copying, pruning, stop, told; /* told: `saved` was taken */
+    bool            awake, busy, copying, pruning, stop, taken; /* taken: `saved` was */
     atomic_bool     hurried; /* no reading back for pruning any more */
     struct saved    saved;
+
+    /* with others, between their thread and this one's */
+    bool                     asks, answered; /* with the store */
+    const struct ckpt_shard *others;
+    i64                      other_count;
+    struct err               failed;
+    bool                     told, over; /* without: to write the checkpoint `id`; nothing more */
+    struct ckpt_id           id;
+    struct part_report       report;
 };
 
 static i64 bytes_of(const struct ckpt_part *parts, i64 count)
@@ -34,29 +43,6 @@ static i64 bytes_of(const struct ckpt_part *parts, i64 count)
     return bytes;
 }
 
-/* Where the disk cannot take it, older ones make room, as long as a newer one is whole. */
-static enum status write_in_room(struct checkpoint_writer *s, struct ckpt_manifest *m,
-                                 struct arena *perm, struct arena scratch, struct saved *out)
-{
-    struct ckpt_store *store = s->config.store;
-    struct str         path  = ckpt_store_path(store, &scratch, m->id);
-    struct ckpt_id     went;
-    i64                bytes = bytes_of(s->parts, s->part_count);
-    for (;;) {
-        i64 room = os_disk_free_bytes(path);
-        if (room < 0 || room > bytes || ckpt_free_oldest(store, scratch, &went, NULL)) break;
-        out->freed++;
-    }
-    for (;;) { /* a quota is seen by the write alone */
-        struct arena turn = *perm;
-        enum status  st = ckpt_write(store, m, s->parts, s->part_count, &turn, scratch, &out->err);
-        if (!st) *perm = turn;
-        if (!st || out->err.cause != CAUSE_FULL) return st;
-        if (ckpt_free_oldest(store, scratch, &went, NULL)) return st;
-        out->freed++;
-    }
-}
-
 /* Sets the flag for all to see. */
 static void change(struct checkpoint_writer *s, bool *flag, bool to)
 {
@@ -64,6 +50,86 @@ static void change(struct checkpoint_writer *s, bool *flag, bool to)
     *flag = to;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+}
+
+/* Until it is set, or we are to stop; returns it. */
+static bool wait_for(struct checkpoint_writer *s, const bool *flag)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!*flag && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
+    bool is = *flag;
+    pthread_mutex_unlock(&s->lock);
+    return is;
+}
+
+/* Until the others have written theirs too, also where our own failed: they write to that folder. */
+static enum status wait_for_others(struct checkpoint_writer *s, struct ckpt_manifest *m,
+                                   struct arena *perm, struct err *err)
+{
+    if (!wait_for(s, &s->answered))
+        return err_set(err, STATUS_WORLD, "the run ended before all ranks had written their part");
+    change(s, &s->answered, false);
+    if (s->failed.status) {
+        *err = s->failed;
+        return err->status;
+    }
+    struct ckpt_shard *all = NEW(perm, struct ckpt_shard, m->shard_count + s->other_count);
+    memcpy(all, m->shards, (size_t)m->shard_count * sizeof *all);
+    memcpy(all + m->shard_count, s->others, (size_t)s->other_count * sizeof *all);
+    m->shards = all;
+    m->shard_count += s->other_count;
+    return STATUS_OK;
+}
+
+/* As ckpt_write, with the parts of others. */
+static enum status write_shared(struct checkpoint_writer *s, struct ckpt_manifest *m,
+                                struct arena *perm, struct arena scratch, struct err *err)
+{
+    struct ckpt_store *store = s->config.store;
+    struct err         why   = { 0 };
+    enum status        st    = ckpt_begin(store, m, scratch, err);
+    if (st) return st;
+    s->id = m->id;
+    change(s, &s->asks, true);
+    st                 = ckpt_write_own(store, m, s->parts, s->part_count, perm, scratch, err);
+    enum status others = wait_for_others(s, m, perm, &why);
+    if (!st && others) {
+        *err = why;
+        st   = others;
+    }
+    if (!st) st = ckpt_commit(store, m, scratch, err);
+    if (st) ckpt_drop(store, m, scratch);
+    return st;
+}
+
+static enum status write_once(struct checkpoint_writer *s, struct ckpt_manifest *m,
+                              struct arena *perm, struct arena scratch, struct err *err)
+{
+    if (s->config.shared) return write_shared(s, m, perm, scratch, err);
+    return ckpt_write(s->config.store, m, s->parts, s->part_count, perm, scratch, err);
+}
+
+/* Where the disk cannot take it, older ones make room, as long as a newer one is whole. */
+static enum status write_in_room(struct checkpoint_writer *s, struct ckpt_manifest *m,
+                                 struct arena *perm, struct arena scratch, struct saved *out)
+{
+    struct ckpt_store *store = s->config.store;
+    struct str         path  = ckpt_store_path(store, &scratch, m->id);
+    struct ckpt_id     went;
+    i64 bytes = s->config.bytes ? s->config.bytes : bytes_of(s->parts, s->part_count);
+    for (;;) {
+        i64 room = os_disk_free_bytes(path);
+        if (room < 0 || room > bytes || ckpt_free_oldest(store, scratch, &went, NULL)) break;
+        out->freed++;
+    }
+    for (;;) { /* a quota is seen by the write alone */
+        struct arena turn = *perm;
+        enum status  st   = write_once(s, m, &turn, scratch, &out->err);
+        if (!st) *perm = turn;
+        if (!st || out->err.cause != CAUSE_FULL) return st;
+        if (ckpt_free_oldest(store, scratch, &went, NULL)) return st;
+        out->freed++;
+    }
 }
 
 static void save(struct checkpoint_writer *s)
@@ -88,14 +154,33 @@ static void save(struct checkpoint_writer *s)
     s->saved   = out;
 }
 
-/* Until it is set, or we are to stop; returns it. */
-static bool wait_for(struct checkpoint_writer *s, const bool *flag)
+/* Without a store: writes when it is told to, until it is over. */
+static void save_beside(struct checkpoint_writer *s)
 {
-    pthread_mutex_lock(&s->lock);
-    while (!*flag && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
-    bool is = *flag;
-    pthread_mutex_unlock(&s->lock);
-    return is;
+    struct ckpt_shard shards[COUNT_OF(s->report.bytes)];
+    ASSERT(s->part_count <= COUNT_OF(shards));
+    for (;;) {
+        struct arena       perm = s->memory, scratch = arena_part(&perm, MEMORY_BYTES / 2);
+        struct part_report r   = { .done = true };
+        struct err         why = { 0 };
+        pthread_mutex_lock(&s->lock);
+        while (!s->told && !s->over && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
+        bool told = s->told;
+        s->told   = false;
+        pthread_mutex_unlock(&s->lock);
+        if (!told) return;
+        if (s->part_count)
+            r.status = (i32)ckpt_write_beside(s->config.os, s->config.folder, s->id, s->parts,
+                                              s->part_count, shards, &perm, scratch, &why);
+        for (i64 i = 0; i < s->part_count && !r.status; i++) {
+            r.bytes[i] = shards[i].bytes;
+            r.hash[i]  = shards[i].hash;
+        }
+        pthread_mutex_lock(&s->lock);
+        s->report = r;
+        s->failed = why;
+        pthread_mutex_unlock(&s->lock);
+    }
 }
 
 static void *thread_main(void *context)
@@ -107,7 +192,8 @@ static void *thread_main(void *context)
     while (wait_for(s, &s->busy)) { /* one that was begun is finished before we stop */
         if (s->config.copy) s->config.copy(s->config.source);
         change(s, &s->copying, false);
-        save(s);
+        if (s->config.store) save(s);
+        else save_beside(s);
         change(s, &s->busy, false);
     }
     return NULL;
@@ -117,7 +203,7 @@ enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, str
                                    struct checkpoint_writer **out, struct err *err)
 {
     struct checkpoint_writer *s = NEW(perm, struct checkpoint_writer, 1);
-    *s        = (struct checkpoint_writer){ .config = *c, .busy = true, .told = true };
+    *s        = (struct checkpoint_writer){ .config = *c, .busy = true, .taken = true };
     s->memory = arena_open(MEMORY_BYTES);
     *out      = NULL;
     if (!s->memory.begin)
@@ -155,7 +241,7 @@ bool checkpoint_writer_idle(struct checkpoint_writer *s)
 bool checkpoint_writer_writes(struct checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->lock);
-    bool writes = s->busy && !s->pruning && !s->told;
+    bool writes = s->busy && !s->pruning && !s->taken;
     pthread_mutex_unlock(&s->lock);
     return writes;
 }
@@ -179,9 +265,10 @@ void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_mani
     s->parts      = parts;
     s->part_count = count;
     s->since      = stopwatch_start(s->config.os);
-    s->told       = false;
-    s->copying    = true;
-    s->busy       = true;
+    s->taken = s->told = s->over = s->asks = s->answered = false;
+    s->report                                            = (struct part_report){ 0 };
+    s->copying                                           = true;
+    s->busy                                              = true;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -204,9 +291,56 @@ void checkpoint_writer_wait_copied(struct checkpoint_writer *s)
 bool checkpoint_writer_take(struct checkpoint_writer *s, struct saved *out)
 {
     pthread_mutex_lock(&s->lock);
-    bool over = !s->busy && !s->told;
+    bool over = !s->busy && !s->taken;
     if (over) *out = s->saved;
-    s->told = s->told || over;
+    s->taken = s->taken || over;
     pthread_mutex_unlock(&s->lock);
     return over;
+}
+
+bool checkpoint_writer_asks(struct checkpoint_writer *s, struct ckpt_id *id)
+{
+    pthread_mutex_lock(&s->lock);
+    bool asks = s->asks;
+    s->asks   = false;
+    if (asks) *id = s->id;
+    pthread_mutex_unlock(&s->lock);
+    return asks;
+}
+
+void checkpoint_writer_answer(struct checkpoint_writer *s, const struct ckpt_shard *shards,
+                              i64 count, const struct err *failed)
+{
+    pthread_mutex_lock(&s->lock);
+    s->others      = shards;
+    s->other_count = count;
+    s->failed      = *failed;
+    s->answered    = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void checkpoint_writer_write(struct checkpoint_writer *s, struct ckpt_id id)
+{
+    pthread_mutex_lock(&s->lock);
+    s->id     = id;
+    s->report = (struct part_report){ 0 };
+    s->told   = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+struct part_report checkpoint_writer_report(struct checkpoint_writer *s, struct err *err)
+{
+    pthread_mutex_lock(&s->lock);
+    struct part_report r = s->report;
+    if (r.status) *err = s->failed;
+    pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+void checkpoint_writer_over(struct checkpoint_writer *s)
+{
+    change(s, &s->over, true);
+    while (!checkpoint_writer_wait(s, 1000000000)) continue;
 }

@@ -2,14 +2,24 @@
  *
  * Whoever begins a save lends it the state to copy from until checkpoint_writer_copied, and the memory that the
  * parts point to until checkpoint_writer_idle says so again; there is no queue, so memory is bounded by that of
- * one snapshot. All functions are for one thread, that of the run. */
+ * one snapshot. All functions are for one thread, that of the run.
+ *
+ * Where other ranks write parts of each checkpoint, the writer with the store asks for theirs and names the checkpoint
+ * when it has the answer; theirs, without a store, write when they are told to. What passes between them is carried by
+ * the threads of the runs (save_parts.c): MPI allows no other to call it.
+ *
+ *     with the store     copy ── name ─┬─ write own ──────── answer ─ manifest     asks, answer
+ *     the others         copy ─────────┴─ write own, report                        write, report */
 #ifndef TRAIN_CHECKPOINT_WRITER_H
 #define TRAIN_CHECKPOINT_WRITER_H
 #include "store/checkpoint.h"
 
 struct checkpoint_writer_config {
     struct os         *os;
-    struct ckpt_store *store;
+    struct ckpt_store *store; /* NULL: this one writes parts beside it, to `folder` */
+    struct str         folder;
+    bool               shared; /* others write parts beside this one */
+    i64                bytes;  /* of a checkpoint, those parts included; 0: the parts' own */
     i64                keep;
     /* In the writer's thread: prepare once, then copy before each is written. NULL: nothing to do. */
     void (*prepare)(void *source);
@@ -50,5 +60,22 @@ void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_mani
 bool checkpoint_writer_copied(struct checkpoint_writer *s); /* what was begun, if anything */
 void checkpoint_writer_wait_copied(struct checkpoint_writer *s);
 bool checkpoint_writer_take(struct checkpoint_writer *s, struct saved *out); /* the result, once */
+
+/* With the store, shared: does it ask the others to write parts of that checkpoint? Once each time. */
+bool checkpoint_writer_asks(struct checkpoint_writer *s, struct ckpt_id *id);
+/* They have: these shards, lent until it is idle, or the first failure of theirs. */
+void checkpoint_writer_answer(struct checkpoint_writer *s, const struct ckpt_shard *shards,
+                              i64 count, const struct err *failed);
+/* Without a store: after checkpoint_writer_begin, and again if that failed; once it has reported the last. */
+void checkpoint_writer_write(struct checkpoint_writer *s, struct ckpt_id id);
+struct part_report { /* what another rank tells rank 0 */
+    i32 done;        /* it is on the disk, or */
+    i32 status;      /* why not: *err */
+    i64 bytes[2];
+    u64 hash[2];
+};
+struct part_report checkpoint_writer_report(struct checkpoint_writer *s, struct err *err);
+/* What was begun is over, here or elsewhere; returns when the memory is the caller's again. */
+void checkpoint_writer_over(struct checkpoint_writer *s);
 
 #endif

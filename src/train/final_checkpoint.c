@@ -1,10 +1,12 @@
 /* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until
  * it is on the disk and in the object store. */
 #include "base/digits.h"
-#include "train/checkpoint_schedule.h"
+#include "train/dealt.h"
+#include "train/save_parts.h"
 #include <math.h>
 
 static const i64 wait_ns      = 50000000; /* between two looks for a signal */
+static const i64 ask_ns       = 2000000;  /* … that also ask other ranks for their parts */
 static const f64 deadline_use = 0.8; /* of the time left: what a save may be expected to take */
 static const f64 overdue      = 0.1; /* of a save: what a slow one is expected to need still */
 /* Of a notice: for what is said last, and the ledger's rows. A request to the object store is given up within a
@@ -45,12 +47,21 @@ f64 saving_needs_s(struct saving *v)
     return disk_s + (e->up && !(sent_s > 0) ? whole : sent_s);
 }
 
+/* Of a checkpoint, those of other ranks included. */
+static i64 file_count(const struct saving *v)
+{
+    enum { ALONE = 3 }; /* weights, optimiser, run */
+    const struct snapshot *n      = &v->snapshot;
+    i64                    others = n->shared ? dealt_parts(v->s) - 1 : 0;
+    return MAX(n->part_count, ALONE) + SNAPSHOT_TENSOR_PARTS * others;
+}
+
 f64 saving_needs_usd(struct saving *v, struct bill *bill)
 {
     if (!v->writer || !v->from->remote.up) return 0;
     i64 bytes = MAX(saving_file_bytes(v), v->figures.bytes);
     f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS,
-                                  remote_save_last_requests(&v->from->remote, bytes));
+                                  remote_save_last_requests(&v->from->remote, bytes, file_count(v)));
     return isnan(usd) ? 0 : usd;
 }
 
@@ -94,9 +105,14 @@ static bool must_exit(struct saving *v, i64 *deadline_ns)
 
 static void wait_idle(struct saving *v)
 {
-    i64 deadline_ns;
-    do must_exit(v, &deadline_ns);
-    while (!checkpoint_writer_wait(v->writer, wait_ns)); /* a second Ctrl-C ends the process */
+    i64  deadline_ns;
+    bool shared = v->snapshot.shared;
+    do {
+        if (shared && v->s->ranks->failed.status) return; /* nobody will answer the writer */
+        must_exit(v, &deadline_ns);
+        parts_poll(v);
+    } while (!checkpoint_writer_wait(v->writer, shared ? ask_ns : wait_ns));
+    /* a second Ctrl-C ends the process */
     saving_settle(v);
 }
 

@@ -118,12 +118,15 @@ static void counts(const struct session *s, struct count to[COUNT_ROWS])
     to[1] = (struct count){ "samples a step", session_step_samples(s) };
 }
 
-/* "1", "4", "4 with train.shard=state" */
+/* "1", "4", "4 with train.shard=state", "4 with train.shard=all over 2" */
 static struct str ranks_text(const struct session *s, struct arena *perm)
 {
     static const char *const how[] = { "", " with train.shard=state", " with train.shard=all" };
-    return str_fmt(perm, "%d%s", s->ranks ? s->ranks->count : 1,
-                   s->ranks ? how[s->config.shard] : "");
+    if (!s->ranks) return STR("1");
+    i32        count = s->ranks->count;
+    bool       some  = s->config.shard && s->config.places < count;
+    struct str over  = some ? str_fmt(perm, " over %d", s->config.places) : STR("");
+    return str_fmt(perm, "%d%s%.*s", count, how[s->config.shard], STR_ARG(over));
 }
 
 struct str identity_text(const struct identity *id, struct session *s, struct arena *perm)

@@ -4,6 +4,7 @@
 #include "base/digits.h"
 #include "train/dealt.h"
 #include "train/mistakes.h"
+#include "train/save_parts.h"
 #include <math.h>
 
 static const i64 peak_after_ns = (i64)5000000000;
@@ -195,7 +196,8 @@ static enum status save_if_due(struct loop *l, i64 step_ns, struct err *err)
     bool follows = l->s.ranks && l->s.ranks->rank;
     if (!l->saving.writer && !l->s.ranks) return STATUS_OK;
     clock_enter(l->clock, PART_checkpoint);
-    enum status st = follows ? dealt_follow(&l->s, err) : saving_step(&l->saving, step_ns, err);
+    enum status st =
+        follows ? parts_follow(&l->saving, err) : saving_step(&l->saving, step_ns, err);
     if (!follows && l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
     if (!follows && dealt_say(&l->s, DEALT_GO_ON, err)) st = STATUS_WORLD;
     clock_enter(l->clock, PART_other);
@@ -261,7 +263,7 @@ static enum status save_last(struct loop *l, enum status st, struct err *err)
     if (l->saving.writer) clock_enter(l->clock, PART_checkpoint);
     if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread))
         return st;
-    if (l->s.ranks && l->s.ranks->rank) return dealt_follow(&l->s, err) ? STATUS_WORLD : st;
+    if (l->s.ranks && l->s.ranks->rank) return parts_follow(&l->saving, err) ? STATUS_WORLD : st;
     enum status saved = saving_end(&l->saving, st, &why);
     if (dealt_say(&l->s, DEALT_GO_ON, &why)) saved = STATUS_WORLD;
     if (l->unread && st && st != STATUS_INTERRUPTED)

@@ -90,7 +90,7 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     f64 update = session_flops(s, PROGRAM_UPDATE);
     f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
     if (session_shards(s)) { /* the same on all ranks, whichever matrices and samples are theirs */
-        update = whole / s->ranks->count;
+        update = whole / s->config.places;
         batch *= (f64)s->batch_all / (f64)(s->config.batch * s->ranks->count);
     }
     i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, share_max);

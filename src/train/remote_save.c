@@ -154,15 +154,16 @@ struct store_requests remote_save_requests(void *remote_save)
     return (struct store_requests){ s.puts, s.gets, s.bytes_in };
 }
 
-/* Of a save: parts as s3_upload sends them, three shards, each begun and completed, the manifest and a list of what is
+/* Of a save: parts as s3_upload sends them, shards, each begun and completed, the manifest and a list of what is
  * there; manifests, and what is read back before others are deleted. At the end, one that is under way still, and a tag
  * for each shard of those that stay. */
-struct store_requests remote_save_last_requests(struct remote_save *e, i64 bytes)
+struct store_requests remote_save_last_requests(struct remote_save *e, i64 bytes, i64 shards)
 {
-    enum { PART_BYTES = 8 << 20, SHARDS = 3, BESIDE_PARTS = 2 * SHARDS + 2, LOOKS = 16 };
+    enum { PART_BYTES = 8 << 20, LOOKS = 16 };
+    i64 beside = 2 * shards + 2;
     i64 parts = (bytes + PART_BYTES - 1) / PART_BYTES, saves = uploader_state(e->up).busy ? 2 : 1;
-    return (struct store_requests){ saves * MAX(parts + BESIDE_PARTS, e->each.puts) +
-                                        SHARDS * (e->keep + 1),
+    return (struct store_requests){ saves * MAX(parts + beside, e->each.puts) +
+                                        shards * (e->keep + 1),
                                     saves * MAX(parts + LOOKS, e->each.gets), 0 };
 }
 

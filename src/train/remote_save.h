@@ -39,8 +39,8 @@ f64 remote_save_needs_s(struct remote_save *e, i64 bytes);
  * `until_ns` says, as for uploader_listen. NO: it is not there, and the sentence says how to bring it there. */
 enum status remote_save_end(struct remote_save *e, i64 deadline_ns, i64 (*until_ns)(void *context),
                             void *context, struct err *err);
-/* That the end of the run takes, with one more save of so many bytes; there is an uploader. */
-struct store_requests remote_save_last_requests(struct remote_save *e, i64 bytes);
+/* That the end of the run takes, with one more save of so many bytes in so many files; there is an uploader. */
+struct store_requests remote_save_last_requests(struct remote_save *e, i64 bytes, i64 shards);
 struct store_requests remote_save_requests(void *remote_save); /* so far, for bill_count */
 void                  remote_save_figures(struct remote_save *e, struct train_saving *to);
 void                  remote_save_close(struct remote_save *e, bool ended);

@@ -222,7 +222,7 @@ static void move_end(const struct restore *r, struct stop *stop)
     stop->worse = stop->point_count = 0;
 }
 
-enum status restore_confirm(struct restore *r, struct session *s, const struct snapshot *n,
+enum status restore_confirm(struct restore *r, struct session *s, struct snapshot *n,
                             struct guard *g, struct err *err)
 {
     struct err       why = { 0 };
@@ -246,7 +246,7 @@ enum status restore_confirm(struct restore *r, struct session *s, const struct s
 enum status restore_tensors(struct restore *r, struct snapshot *n, struct guard *g, struct err *err)
 {
     struct guard was = *g; /* its numbers are those of the checkpoint already */
-    if (r->found) snapshot_put_back(n, &r->loaded);
+    if (r->found) snapshot_put_back(n);
     bool        found = r->found;
     enum status st    = together_tensors(g->s, err);
     if (!st) st = together_say(g->s, &found, sizeof found, err);

@@ -27,6 +27,8 @@ struct restore {
     i64                      bytes;
     struct remote_save       remote;
     struct ranks            *ranks;   /* that train together; NULL: one. Rank 0 alone has a store */
+    bool                     shared;  /* and all see its folder, and write their parts there */
+    struct str               folder;  /* of that store, where ranks share it or were to */
     i64                      attempt; /* this start's */
     struct str               run;     /* name of the run, for all its starts */
     struct json             *before;  /* what identity_text was then; NULL: not found */
@@ -38,7 +40,7 @@ struct restore {
  * USAGE: the folder is another run's; WORLD: a checkpoint is there and cannot be read. Nothing is lost either way. */
 enum status restore(struct restore *r, struct err *err);
 enum status restore_clear(struct restore *r, struct err *err);
-enum status restore_confirm(struct restore *r, struct session *s, const struct snapshot *n,
+enum status restore_confirm(struct restore *r, struct session *s, struct snapshot *n,
                             struct guard *g, struct err *err);
 /* What rank 0 found goes to all: what the checkpoint decided, and once there is a guard the numbers of both. */
 enum status restore_share_choices(struct restore *r, struct err *err);

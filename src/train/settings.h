@@ -59,6 +59,7 @@ struct train_config {
     struct str fuse[8]; /* all | none | patterns of compile.h: done in one pass over memory */
     i64        fuse_count;
     struct str shard;         /* of several ranks: none | state | all */
+    struct str shard_over;    /* all | machine: among whom */
     f64        join_s;        /* that they wait for one another */
     bool       deterministic; /* the same bits each time; false: GPUs may add as it comes */
     struct str compile; /* default | reduce-overhead | max-autotune: how hard kernels are chosen */
@@ -106,11 +107,12 @@ struct settings {
         timed; /* its steps are compared: the machine's peak is not measured among them; no option */
     bool eval_only; /* programs for evaluation and no others; no option */
     i64  replay; /* batches that come again and again, an experiment (train/replay.h); no option */
-    bool keep_passes;   /* compile keeps each graph after each pass, to be shown; no option */
-    i32  queues;        /* as on a device that has so many, to test it on others; no option */
-    i32  shown_ranks;   /* train_compile: as for one of so many, which has most to do; no option */
-    bool resumed;       /* the weights come from a checkpoint; no option */
-    struct str choices; /* of kernels, from the checkpoint that is resumed; no option */
+    bool keep_passes;    /* compile keeps each graph after each pass, to be shown; no option */
+    i32  queues;         /* as on a device that has so many, to test it on others; no option */
+    i32  shown_ranks;    /* train_compile: as for one of so many, which has most to do; no option */
+    i32  shown_machines; /* that these are on, for train.shard_over; 0: one */
+    bool resumed;        /* the weights come from a checkpoint; no option */
+    struct str choices;  /* of kernels, from the checkpoint that is resumed; no option */
     struct str optimiser_chosen; /* by train.optimiser=auto, from the same; no option */
     bool       precision_kept;   /* train.precision=auto is what that says; no option */
     f64        hazard_shape; /* that the ledger has found for such machines (run/hazard.h); 0: as most; no option */

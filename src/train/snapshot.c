@@ -17,9 +17,7 @@
 #include "train/state.h"
 #include <string.h>
 
-enum { FITTED_PARTS = 2 }; /* weights and optimiser: what the checkpoint must have just so */
-#define IN_PARTS                                                                                   \
-    INT64_MIN /* in place of an offset: ranks have parts of it, rank 0 gets them where the file has it */
+#define IN_PARTS (-1)    /* in place of an offset: ranks have parts of it */
 enum { STATES_MAX = 4 }; /* tensors that one parameter can be the reason of: itself and its state */
 
 static i64 in_pages(i64 bytes)
@@ -74,85 +72,131 @@ static bool is_range(const struct snapshot *n, const struct persistent *state, i
     return state->kind == VALUE_STATE && type_bytes(state->type) == end - *begin;
 }
 
-static void add(struct snapshot *n, struct ckpt_part *part, struct str name, struct type type,
-                const u8 *bytes, i64 offset)
+static void add(struct snapshot_part *part, struct str name, struct type type, const u8 *bytes,
+                i64 offset)
 {
-    struct str where                         = { (const char *)bytes, type_bytes(type) };
-    n->offsets[part - n->parts][part->count] = offset;
-    tensors_of(part)[part->count++] =
+    struct str where                = { (const char *)bytes, type_bytes(type) };
+    part->offsets[part->file.count] = offset;
+    tensors_of(&part->file)[part->file.count++] =
         (struct st_tensor){ name, dtype_text(type.dtype), type.shape, where };
 }
 
+struct str snapshot_name(struct arena *perm, const struct persistent *state,
+                         const struct persistent *param)
+{
+    if (!state) return param->name;
+    return str_fmt(perm, "%.*s/%.*s", STR_ARG(state->name), STR_ARG(param->name));
+}
+
 /* The tensors that are made of persistent t, whose copy begins at `bytes` (NULL: it has no place yet). */
-static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct persistent *t,
-                       const u8 *bytes)
+static void add_pieces(const struct snapshot *n, struct snapshot_part *part,
+                       const struct persistent *t, const u8 *bytes)
 {
     const struct program_set *set   = n->s->set;
-    i64                       begin = 0, whole = 0;
-    struct dealt              d;
-    bool                      dealt = dealt_is(n->s, t, &d);
-    bool                      apart = dealt_by_tensor(n->s, t); /* tensor by tensor */
-    if (t->dealt) {
-        add(n, part, t->name, persistent_type(t), bytes, IN_PARTS);
-        return;
-    }
-    if (dealt) {
-        begin = d.begin;
-        whole = n->dealt_bytes;
-        n->dealt_bytes += dealt_bytes(&d);
-    } else if (!dealt_by_owner(n->s, t) && !is_range(n, t, &begin)) {
-        add(n, part, t->name, t->type, bytes, t->offset);
+    i64                       begin = 0;
+    bool                      dealt = dealt_is(n->s, t);
+    if (t->kind != VALUE_STATE || (!dealt && !is_range(n, t, &begin))) {
+        add(part, t->name, persistent_type(t), bytes, dealt ? IN_PARTS : t->offset);
         return;
     }
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *p    = &set->persistents[i];
         i64                      skip = p->offset - begin;
         if (!covers(t, p)) continue;
-        struct str name = str_fmt(n->s->perm, "%.*s/%.*s", STR_ARG(t->name), STR_ARG(p->name));
-        add(n, part, name, persistent_type(p), bytes ? bytes + skip : NULL,
-            apart   ? IN_PARTS
-            : dealt ? -1 - whole - skip
-                    : t->offset + skip);
+        add(part, snapshot_name(n->s->perm, t, p), persistent_type(p), bytes ? bytes + skip : NULL,
+            dealt ? IN_PARTS : t->offset + skip);
     }
 }
 
-static struct ckpt_part *new_part(struct snapshot *n, struct str name, i64 tensors_max)
+static struct snapshot_part part_new(const struct snapshot *n, struct str name, i64 tensors_max)
 {
-    struct ckpt_part *part      = &n->parts[n->part_count];
-    n->offsets[n->part_count++] = NEW(n->s->perm, i64, tensors_max);
-    *part                       = (struct ckpt_part){ .name    = name,
-                                                      .tensors = NEW(n->s->perm, struct st_tensor, tensors_max) };
-    return part;
+    return (struct snapshot_part){
+        .file    = { .name = name, .tensors = NEW(n->s->perm, struct st_tensor, tensors_max) },
+        .offsets = NEW(n->s->perm, i64, tensors_max),
+        .parts   = 1
+    };
 }
 
-/* What there is to save, and in which file. */
+/* What there is to save. */
 static void name_all(struct snapshot *n)
 {
-    const struct program_set *set     = n->s->set;
-    i64                       most    = STATES_MAX * set->persistent_count;
-    struct ckpt_part         *weights = new_part(n, STR("weights"), most);
-    struct ckpt_part         *state   = new_part(n, STR("optimiser"), most);
-    new_part(n, STR("run"), state_count());
+    const struct program_set *set  = n->s->set;
+    i64                       most = STATES_MAX * set->persistent_count;
+    n->all[0]                      = part_new(n, STR("weights"), most);
+    n->all[1]                      = part_new(n, STR("optimiser"), most);
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
-        if (!is_state(n->s, t)) continue;
-        add_pieces(n, t->kind == VALUE_STATE ? state : weights, t, NULL);
+        if (is_state(n->s, t)) add_pieces(n, &n->all[t->kind == VALUE_STATE], t, NULL);
+    }
+}
+
+static void add_ranges(const struct snapshot *n, struct snapshot_part *part, bool state)
+{
+    const struct session *s       = n->s;
+    struct arena          scratch = s->scratch;
+    struct dealt_range   *all     = NEW(&scratch, struct dealt_range, dealt_ranges_max(s));
+    i64                   count   = dealt_ranges(s, dealt_part(s), all);
+    for (i64 i = 0; i < count; i++) {
+        const struct dealt_range *r    = &all[i];
+        struct type               t    = persistent_type(r->param);
+        i64                       item = dtype_bytes(t.dtype);
+        if ((r->state != NULL) != state) continue;
+        struct str name = snapshot_name(s->perm, r->state, r->param);
+        add(part, st_range_name(s->perm, name, t.shape, r->from / item),
+            type_of(t.dtype, shape_1(r->bytes / item)), NULL, r->offset);
+    }
+}
+
+/* What this rank writes: all of it, or its own ranges and, of rank 0, what is whole on every rank. */
+static void choose_files(struct snapshot *n)
+{
+    const struct session *s    = n->s;
+    i32                   rank = s->ranks ? s->ranks->rank : 0;
+    for (i64 p = 0; p < SNAPSHOT_TENSOR_PARTS; p++) {
+        const struct snapshot_part *all   = &n->all[p];
+        i64                         count = all->file.count, whole = 0;
+        n->files[p] = *all;
+        for (i64 i = 0; i < count; i++) whole += all->offsets[i] != IN_PARTS;
+        if (!n->shared || whole == count) {
+            n->files[p].absent = rank > 0;
+            continue;
+        }
+        if (dealt_writer(s, dealt_part(s)) != rank) {
+            n->files[p].absent = true;
+            continue;
+        }
+        n->files[p] = part_new(n, STR(""), whole + dealt_ranges_max(s));
+        for (i64 i = 0; i < count && !rank; i++) {
+            const struct st_tensor *t = &all->file.tensors[i];
+            if (all->offsets[i] == IN_PARTS) continue;
+            n->files[p].offsets[n->files[p].file.count]             = all->offsets[i];
+            tensors_of(&n->files[p].file)[n->files[p].file.count++] = *t;
+        }
+        add_ranges(n, &n->files[p], p == 1);
+        i32 parts             = dealt_parts(s);
+        n->files[p].parts     = rank ? 1 : parts;
+        n->files[p].file.name = st_part_name(s->perm, all->file.name, dealt_part(s) + 1, parts);
     }
 }
 
 /* Gives everything its place in memory: files as the disk takes them, each from a page's beginning. */
 static void lay_out(struct snapshot *n, u8 *at)
 {
-    for (i64 p = 0; p < FITTED_PARTS; p++) {
-        struct ckpt_part *part = &n->parts[p];
-        part->whole            = (struct str){ (const char *)at,
-                                               st_lay_out(tensors_of(part), part->count, at, n->s->scratch) };
-        at += in_pages(part->whole.len);
+    for (i64 p = 0; p < SNAPSHOT_TENSOR_PARTS; p++) {
+        struct snapshot_part *f = &n->files[p];
+        if (f->absent) continue;
+        f->file.whole =
+            (struct str){ (const char *)at, st_lay_out(tensors_of(&f->file), f->file.count,
+                                                       f->parts, at, n->s->scratch) };
+        at += in_pages(f->file.whole.len);
+        n->parts[n->part_count++] = f->file;
     }
-    struct ckpt_part *run = &n->parts[FITTED_PARTS];
-    n->numbers            = at;
-    run->count            = state_count();
-    state_describe(tensors_of(run), at);
+    struct ckpt_part run = { .name    = STR("run"),
+                             .tensors = NEW(n->s->perm, struct st_tensor, state_count()),
+                             .count   = state_count() };
+    n->numbers           = at;
+    state_describe(tensors_of(&run), at);
+    if (!n->s->ranks || !n->s->ranks->rank) n->parts[n->part_count++] = run;
 }
 
 static bool changes(const struct program *p, i64 begin, i64 end)
@@ -178,18 +222,20 @@ bool gradients_change(const struct session *s, i64 begin, i64 end)
 
 static void plan_copies(struct snapshot *n)
 {
-    i64 most  = n->parts[0].count + n->parts[1].count;
+    i64 most  = n->files[0].file.count + n->files[1].file.count;
     n->copies = NEW(n->s->perm, struct backend_copy, most);
     for (i32 early = 1; early >= 0; early--) {
-        for (i64 p = 0; p < FITTED_PARTS; p++)
-            for (i64 i = 0; i < n->parts[p].count; i++) {
-                i64        offset = n->offsets[p][i];
-                struct str to     = n->parts[p].tensors[i].bytes;
-                if (offset < 0) continue; /* collected from the ranks */
+        for (i64 p = 0; p < SNAPSHOT_TENSOR_PARTS; p++) {
+            const struct snapshot_part *f = &n->files[p];
+            for (i64 i = 0; i < f->file.count && !f->absent; i++) {
+                i64        offset = f->offsets[i];
+                struct str to     = f->file.tensors[i].bytes;
+                if (offset == IN_PARTS) continue; /* collected from the ranks */
                 if (gradients_change(n->s, offset, offset + to.len) != early) continue;
                 n->copies[n->copy_count++] =
                     (struct backend_copy){ offset, (u8 *)(uintptr_t)to.data, to.len };
             }
+        }
         if (early) n->early_count = n->copy_count;
     }
 }
@@ -198,28 +244,44 @@ void snapshot_add_kept(struct snapshot *n)
 {
     const struct program_set *set = n->s->set;
     const u8                 *at  = n->guard->copy;
-    if (!at || n->dealt || session_deals(n->s)) return; /* guard.c refuses it where it matters */
-    struct ckpt_part *kept = new_part(n, STR("kept"), STATES_MAX * set->persistent_count);
+    if (!at || session_shards(n->s)) return; /* guard.c refuses it where it matters */
+    struct snapshot_part kept = part_new(n, STR("kept"), STATES_MAX * set->persistent_count);
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
         if (!guard_copies(n->guard, t)) continue;
-        add_pieces(n, kept, t, at);
+        add_pieces(n, &kept, t, at);
         at += type_bytes(t->type);
     }
+    n->parts[n->part_count++] = kept.file;
 }
 
 /* --- life --- */
 
-enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g, struct err *err)
+/* Memory for the files of this rank, and the bytes of a whole checkpoint. */
+static void count_bytes(struct snapshot *n)
 {
-    *n = (struct snapshot){ .s = s, .guard = g, .bytes = state_bytes() };
+    n->bytes = n->file_bytes = state_bytes();
+    for (i64 p = 0; p < SNAPSHOT_TENSOR_PARTS; p++) {
+        struct snapshot_part *f = &n->files[p], *all = &n->all[p];
+        struct arena          scratch = n->s->scratch;
+        n->file_bytes +=
+            in_pages(st_lay_out(tensors_of(&all->file), all->file.count, 1, NULL, scratch));
+        if (!f->absent)
+            n->bytes +=
+                in_pages(st_lay_out(tensors_of(&f->file), f->file.count, f->parts, NULL, scratch));
+    }
+}
+
+enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g, bool shared,
+                          struct err *err)
+{
+    *n = (struct snapshot){ .s = s, .guard = g, .shared = shared && session_shards(s) };
     name_all(n);
-    for (i64 p = 0; p < FITTED_PARTS; p++)
-        n->bytes +=
-            in_pages(st_lay_out(tensors_of(&n->parts[p]), n->parts[p].count, NULL, s->scratch));
-    enum status st = session_fits_host(s, g->copy_bytes + n->bytes + n->dealt_bytes,
-                                       "the copy that checkpoints are written from",
-                                       "leave out checkpoint.dir", err);
+    choose_files(n);
+    count_bytes(n);
+    enum status st =
+        session_fits_host(s, g->copy_bytes + n->bytes, "the copy that checkpoints are written from",
+                          "leave out checkpoint.dir", err);
     if (st) return st;
     n->memory = pages_open(n->bytes);
     if (!n->memory)
@@ -227,10 +289,6 @@ enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g
                        (long long)n->bytes);
     lay_out(n, n->memory);
     plan_copies(n);
-    if (n->dealt_bytes) n->dealt = pages_open(n->dealt_bytes);
-    if (n->dealt_bytes && !n->dealt)
-        return err_set(err, STATUS_WORLD, "the system refused %lld bytes for checkpoints",
-                       (long long)n->dealt_bytes);
     return STATUS_OK;
 }
 
@@ -246,61 +304,31 @@ void snapshot_close(struct snapshot *n)
     if (!n->memory) return;
     n->s->backend->table->unpin(n->s->backend);
     pages_close(n->memory, n->bytes);
-    if (n->dealt) pages_close(n->dealt, n->dealt_bytes);
-    n->memory = n->dealt = NULL;
+    n->memory = NULL;
 }
 
-/* Where the file has a tensor of which ranks have parts. */
-static u8 *place_of(void *snapshot, const struct persistent *state, const struct persistent *param)
+/* --- taking one --- */
+
+/* To where the file of rank 0, which writes alone, has the tensor. */
+static void put_range(void *snapshot, const struct dealt_range *r, i64 from, u8 *piece, i64 bytes)
 {
-    struct snapshot  *n       = snapshot;
-    struct arena      scratch = n->s->scratch;
-    struct str        name    = param->name;
-    struct ckpt_part *part    = &n->parts[state ? 1 : 0];
-    if (state) name = str_fmt(&scratch, "%.*s/%.*s", STR_ARG(state->name), STR_ARG(param->name));
-    for (i64 i = 0; i < part->count; i++)
-        if (str_eq(part->tensors[i].name, name))
-            return (u8 *)(uintptr_t)part->tensors[i].bytes.data;
+    struct snapshot        *n       = snapshot;
+    struct arena            scratch = n->s->scratch;
+    const struct ckpt_part *part    = &n->files[r->state != NULL].file;
+    struct str              name    = snapshot_name(&scratch, r->state, r->param);
+    for (i64 i = 0; i < part->count; i++) {
+        if (!str_eq(part->tensors[i].name, name)) continue;
+        memcpy((u8 *)(uintptr_t)part->tensors[i].bytes.data + from, piece, (size_t)bytes);
+        return;
+    }
     ASSERT(!"a tensor that the checkpoint has");
-    return NULL;
 }
 
-/* State that is dealt out comes from all ranks while the steps stand still; then each tensor to its place. */
+/* What is dealt out comes from all ranks while the steps stand still. */
 static enum status collect(struct snapshot *n)
 {
-    struct session *s = n->s;
-    struct dealt    d;
-    i64             at = 0;
-    enum status     st = dealt_say(s, DEALT_COLLECT, NULL);
-    if (!st) st = dealt_tensors(s, DEALT_TO_RANK_0, place_of, n, NULL);
-    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
-        if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
-        st = dealt_collect(s, &d, n->dealt + at, NULL);
-        at += dealt_bytes(&d);
-    }
-    for (i64 p = 0; !st && p < FITTED_PARTS; p++)
-        for (i64 i = 0; i < n->parts[p].count; i++) {
-            struct str to = n->parts[p].tensors[i].bytes;
-            if (n->offsets[p][i] < 0 && n->offsets[p][i] != IN_PARTS)
-                memcpy((u8 *)(uintptr_t)to.data, n->dealt - 1 - n->offsets[p][i], (size_t)to.len);
-        }
-    return st;
-}
-
-enum status snapshot_hand_out(const struct snapshot *n, struct session *s, struct err *err)
-{
-    struct dealt d;
-    i64          at = 0;
-    enum status  st = STATUS_OK;
-    if (s->ranks)
-        st = dealt_tensors(s, DEALT_FROM_RANK_0, s->ranks->rank ? NULL : place_of,
-                           (void *)(uintptr_t)n, err);
-    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
-        if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
-        st = dealt_hand_out(s, &d, n->dealt ? n->dealt + at : NULL, err);
-        at += dealt_bytes(&d);
-    }
-    return st;
+    enum status st = dealt_say(n->s, DEALT_COLLECT, NULL);
+    return st ? st : dealt_carry(n->s, DEALT_TO_RANK_0, put_range, n, NULL);
 }
 
 enum status snapshot_take(struct snapshot *n, const struct run_state *r)
@@ -315,7 +343,7 @@ enum status snapshot_take(struct snapshot *n, const struct run_state *r)
         last = b->table->get(b, n->copies[i].offset, n->copies[i].to, n->copies[i].bytes);
     state_collect(r, n->guard, n->numbers);
     if (n->early_count) b->table->wait(b, last);
-    return session_shards(n->s) ? collect(n) : STATUS_OK;
+    return session_shards(n->s) && !n->shared ? collect(n) : STATUS_OK;
 }
 
 void snapshot_copy(void *snapshot)
@@ -323,64 +351,4 @@ void snapshot_copy(void *snapshot)
     struct snapshot *n = snapshot;
     struct backend  *b = n->s->backend;
     b->table->copy(b, n->copies + n->early_count, n->copy_count - n->early_count);
-}
-
-static enum status part_fits(const struct ckpt_part *part, const struct st_file *file,
-                             struct arena scratch, struct err *err)
-{
-    for (i64 i = 0; i < part->count; i++) {
-        const struct st_tensor *ours = &part->tensors[i], *theirs = st_find(file, ours->name);
-        if (!theirs)
-            return err_set(err, STATUS_USAGE, "it has no tensor %.*s", STR_ARG(ours->name));
-        if (!shape_eq(ours->shape, theirs->shape) || !str_eq(ours->dtype, theirs->dtype))
-            return err_set(err, STATUS_USAGE, "its tensor %.*s is %.*s, but the model's is %.*s",
-                           STR_ARG(ours->name), STR_ARG(st_type_text(&scratch, theirs)),
-                           STR_ARG(st_type_text(&scratch, ours)));
-    }
-    if (file->count == part->count) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "it has %lld tensors of %.*s, the run %lld",
-                   (long long)file->count, STR_ARG(part->name), (long long)part->count);
-}
-
-/* The numbers may have grown, the copy is there or not: weights and optimiser must agree. */
-enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from, struct err *err)
-{
-    enum status st = STATUS_OK;
-    for (i64 i = 0; !st && i < FITTED_PARTS; i++) {
-        const struct st_file *file = ckpt_shard(from, n->parts[i].name);
-        if (!file) return err_set(err, STATUS_USAGE, "it has no %.*s", STR_ARG(n->parts[i].name));
-        st = part_fits(&n->parts[i], file, n->s->scratch, err);
-    }
-    return st;
-}
-
-void snapshot_put_back(struct snapshot *n, const struct ckpt_loaded *from)
-{
-    struct backend *b    = n->s->backend;
-    ticket          last = 0;
-    for (i64 p = 0; p < FITTED_PARTS; p++) {
-        const struct st_file *file = ckpt_shard(from, n->parts[p].name);
-        for (i64 i = 0; i < n->parts[p].count; i++) {
-            struct str bytes = st_find(file, n->parts[p].tensors[i].name)->bytes;
-            i64        to    = n->offsets[p][i];
-            u8        *here  = (u8 *)(uintptr_t)n->parts[p].tensors[i].bytes.data;
-            if (to == IN_PARTS) memcpy(here, bytes.data, (size_t)bytes.len);
-            else if (to < 0) memcpy(n->dealt - 1 - to, bytes.data, (size_t)bytes.len);
-            else last = b->table->put(b, to, bytes.data, bytes.len);
-        }
-    }
-    b->table->wait(b, last);
-}
-
-bool snapshot_put_back_kept(struct snapshot *n, const struct ckpt_loaded *from)
-{
-    const struct st_file *file = ckpt_shard(from, STR("kept"));
-    if (!file || n->part_count < SNAPSHOT_PARTS) return false;
-    const struct ckpt_part *kept = &n->parts[SNAPSHOT_PARTS - 1];
-    if (part_fits(kept, file, n->s->scratch, NULL)) return false;
-    for (i64 i = 0; i < kept->count; i++) {
-        struct str to = kept->tensors[i].bytes, bytes = st_find(file, kept->tensors[i].name)->bytes;
-        memcpy((u8 *)(uintptr_t)to.data, bytes.data, (size_t)bytes.len);
-    }
-    return true;
 }

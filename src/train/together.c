@@ -20,6 +20,14 @@ i64 together_part(const struct session *s, i64 samples)
     return samples * (rank + 1) / count - samples * rank / count; /* as the loader cuts them */
 }
 
+enum status together_groups(struct session *s, struct err *err)
+{
+    struct compile_config *c = &s->config;
+    if (!s->ranks || c->shard == SHARD_NONE) return STATUS_OK;
+    if (!str_eq(s->settings->train.shard_over, STR("machine"))) return STATUS_OK;
+    return ranks_by_machine(s->ranks, &c->place, &c->places, err);
+}
+
 /* What cannot be where ranks gather each other's weights. */
 static enum status check_dealt(const struct session *s, struct err *err)
 {
@@ -47,21 +55,20 @@ enum status together_batches(struct session *s, struct err *err)
                        "a batch of %lld samples has no part for each of %d ranks: a larger "
                        "train.batch or fewer ranks",
                        (long long)c->batch, s->ranks->count);
-    i64         batch_last = c->batch_last, eval_last = c->eval_batch_last;
-    enum status st = c->shard == SHARD_ALL ? check_dealt(s, err) : STATUS_OK;
-    if (st) return st;
-    s->eval_all        = c->eval_batch;
-    c->rank            = s->ranks->rank;
-    c->ranks           = s->ranks->count;
+    i64 batch_last = c->batch_last, eval_last = c->eval_batch_last;
+    s->eval_all = c->eval_batch;
+    c->rank     = s->ranks->rank;
+    c->ranks    = s->ranks->count;
+    if (!c->places) c->place = c->rank, c->places = c->ranks;
     c->step_samples    = session_step_samples(s);
     c->batch           = together_part(s, c->batch);
     c->batch_last      = together_part(s, c->batch_last);
     c->eval_batch_last = together_part(s, c->eval_batch_last);
     if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
-    bool all = c->shard == SHARD_ALL; /* nobody stands aside: the others gather its parts */
+    bool all = session_deals(s); /* nobody stands aside: the others gather its parts */
     if (all || s->target.queues > 1) c->batch_last = batch_last ? MAX(c->batch_last, 1) : 0;
     if (all) c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
-    return STATUS_OK;
+    return all ? check_dealt(s, err) : STATUS_OK;
 }
 
 /* Which weights train.shard=all does not shard, and why; empty: there are none. */
@@ -99,6 +106,11 @@ void together_notes(struct session *s)
         note(s, str_fmt(s->perm,
                         "train.shard=all keeps some of %lld weights whole on every rank: %.*s",
                         (long long)weights_count(s, false), STR_ARG(whole)));
+    if (s->ranks && s->config.shard && s->config.places == 1 && s->ranks->count > 1)
+        note(s,
+             str_fmt(s->perm,
+                     "train.shard_over=machine shards nothing: every machine has one rank, which "
+                     "holds a copy"));
     if (s->ranks && norms)
         note(s, str_fmt(s->perm,
                         "batch norms use the statistics of each rank's part of a batch (%lld of "
@@ -125,10 +137,8 @@ enum status together_tensors(struct session *s, struct err *err)
     for (i32 i = 0; s->ranks && !st && i < s->set->persistent_count; i++) {
         const struct persistent *t       = &s->set->persistents[i];
         struct arena             scratch = s->scratch;
-        struct dealt             d;
-        i64                      bytes = type_bytes(t->type);
-        if (!is_state(t) || dealt_is(s, t, &d) || dealt_by_tensor(s, t))
-            continue; /* each has its own part */
+        i64                      bytes   = type_bytes(t->type);
+        if (!is_state(t) || dealt_is(s, t)) continue; /* each has its own part */
         u8 *copy = NEW(&scratch, u8, bytes);
         b->table->wait(b, b->table->get(b, t->offset, copy, bytes));
         st = together_say(s, copy, bytes, err);

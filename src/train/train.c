@@ -5,6 +5,7 @@
 #include "train/dealt.h"
 #include "train/loop.h"
 #include "train/mistakes.h"
+#include "train/save_parts.h"
 #include <math.h>
 
 enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
@@ -61,7 +62,7 @@ static enum status keep_together(struct loop *l, enum status st, struct err *err
     struct session *s       = &l->s;
     enum status     kept    = keep(l, st, err), bad;
     bool            follows = s->ranks && s->ranks->rank;
-    bad                     = follows ? dealt_follow(s, err) : dealt_say(s, DEALT_GO_ON, err);
+    bad = follows ? parts_follow(&l->saving, err) : dealt_say(s, DEALT_GO_ON, err);
     return bad ? bad : kept;
 }
 
@@ -180,6 +181,7 @@ enum status train_restore(struct os *os, struct settings *settings, const struct
     if (!st) st = restore(r, err);
     st = ranks_agree(r->ranks, st, err);
     if (!st) st = restore_share_choices(r, err);
+    if (!st) st = parts_meet(r, err);
     if (r->remote.up) bill_count(r->bill, STORE_CHECKPOINTS, remote_save_requests, &r->remote);
     *out = r;
     return st;
@@ -264,8 +266,8 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
                           struct train_compiled *out, struct err *err)
 {
     struct session s;
-    i32            ranks  = MAX(settings->shown_ranks, 1);
-    s.ranks               = ranks > 1 ? ranks_alike(perm, ranks - 1, ranks) : NULL;
+    i32 ranks = MAX(settings->shown_ranks, 1), machines = MAX(settings->shown_machines, 1);
+    s.ranks               = ranks > 1 ? ranks_alike(perm, ranks - 1, ranks, machines) : NULL;
     enum status st        = session_open_timed(&s, NULL, os, settings, perm, err);
     out->set              = s.set;
     out->optimiser        = optimiser_name(s.config.optimiser);

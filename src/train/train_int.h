@@ -54,7 +54,7 @@ struct session {
     char                     exit_why[256]; /* "SIGTERM", or the order's words */
     bool                     exit_ordered;
     bool                     exit_agreed; /* of several ranks: all of them know */
-    struct train_loaded      loaded;      /* weights that came from a folder */
+    struct train_loaded      loaded;      /* weights that came from files */
     struct session *
         of; /* a run that goes on: whose weights it takes, and who hears the signals; NULL: it is alone */
 };
@@ -78,6 +78,8 @@ bool session_calls(const struct session *s);
 void together_notes(struct session *s);
 /* Samples of this rank's part of so many. */
 i64 together_part(const struct session *s, i64 samples);
+/* train.shard_over=machine: which part of what is dealt out this rank has, and of how many. */
+enum status together_groups(struct session *s, struct err *err);
 /* Batches of all ranks become this one's parts. USAGE: there are more ranks than samples. */
 enum status together_batches(struct session *s, struct err *err);
 /* A number, or text, of rank 0 becomes everybody's. */
@@ -239,6 +241,7 @@ bool can_look_ahead(const struct session *s);
 
 /* weights.c */
 enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
+enum status weights_copy(struct session *s, struct err *err); /* of the run that s->of is */
 enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS };      /* both under the parameters' names */
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err);
@@ -259,6 +262,22 @@ struct weights_to {
     struct arena             scratch;
 };
 void weights_put_stretch(void *weights_to, i64 from, const f32 *values, i64 count);
+/* The first number of a tensor that lies here: 0 but where ranks have parts of it. */
+i64 weights_first(const struct session *s, const struct persistent *t);
+
+/* weights_load.c */
+struct st_folder;
+struct st_source;
+struct weights_sources { /* one item a tensor of ours: where it is in a file */
+    struct st_source         *list;
+    const struct persistent **ours;
+    i64                       count;
+};
+struct weights_sources weights_sources_new(const struct session *s,
+                                           struct arena         *perm); /* room for all */
+/* By all threads. They have been checked. */
+void weights_load(struct session *s, const struct st_folder *f, const struct weights_sources *all,
+                  struct arena scratch);
 
 /* hf_weights.c */
 /* model.kind=hf: reads model.path/config.json. */
@@ -273,8 +292,6 @@ enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do 
 /* What lies beside its codes; NULL: it has none. */
 const struct persistent *packed_part(const struct session *s, const struct persistent *codes,
                                      const char *leaf);
-struct st_folder;
-struct st_source;
 struct packer; /* threads and room for the largest; in scratch */
 struct packer *packed_open(struct session *s, i64 numbers_max, struct arena *scratch);
 /* From the folder, as numbers, to its bits: each of their matrices by itself. */

@@ -111,20 +111,20 @@ enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err)
 static enum status look_at_weights(struct os *os, struct settings *s, struct arena scratch,
                                    struct err *err)
 {
-    struct st_file          f;
-    const struct st_tensor *wte, *wpe;
-    struct arena            names = arena_part(&scratch, NAMES_BYTES);
-    enum status             st    = st_open(os, s->train.init, &names, &f, err);
+    struct st_parts        f;
+    const struct st_whole *wte, *wpe;
+    struct arena           names = arena_part(&scratch, NAMES_BYTES);
+    enum status            st    = st_parts_open(os, s->train.init, &names, &f, err);
     if (st) return st;
-    wte = st_find(&f, STR("wte.weight"));
-    wpe = st_find(&f, STR("wpe.weight"));
+    wte = st_parts_find(&f, STR("wte.weight"));
+    wpe = st_parts_find(&f, STR("wpe.weight"));
     if (!wte || wte->shape.rank != 2)
         st = err_set(err, STATUS_USAGE, "%.*s has no tensor wte.weight: it is not of a gpt",
                      STR_ARG(s->train.init));
     if (!st) s->model.vocabulary = wte->shape.dim[0];
     if (!st) s->model.places = wpe && wpe->shape.rank == 2 ? wpe->shape.dim[0] : 0;
     if (!st && !s->model.places) s->model.context = s->data.context;
-    st_close(os, &f);
+    st_parts_close(os, &f);
     return st;
 }
 

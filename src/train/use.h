@@ -54,7 +54,7 @@ enum status  use_predict(struct use *u, use_answer *answer, void *context, struc
 enum status use_rows(struct use *u, struct file in, use_answer *answer, void *context,
                      struct err *err);
 
-struct train_loaded use_loaded(const struct use *u); /* its weights, where a folder has them */
+struct train_loaded use_loaded(const struct use *u); /* its weights, from their files */
 bool use_must_stop(struct use *u); /* the run whose weights it took, or we, were asked to stop */
 /* Of a run that goes on, for who opens another with its weights. */
 const struct settings *use_run_settings(const struct session *now);

@@ -4,9 +4,9 @@
 #include "base/rng.h"
 #include "model/hf.h"
 #include "model/lora.h"
-#include "store/safetensors.h"
+#include "store/st_folder.h"
+#include "store/st_parts.h"
 #include "train/train_int.h"
-#include <string.h>
 
 enum { CHUNK = 1 << 20 };         /* numbers made at a time */
 enum { FILL_BLOCK = 1 << 14 };    /* numbers that one thread makes at a time */
@@ -64,16 +64,15 @@ static void fill_initial(const struct init *init, struct rng_key key, i64 first,
     for (i64 i = 0; i < count; i++) to[i] = value;
 }
 
-/* The first number of a tensor that lies here: 0 but where ranks have parts of it. */
-static i64 own_first(const struct session *s, const struct persistent *t)
+i64 weights_first(const struct session *s, const struct persistent *t)
 {
-    return t->dealt ? shape_count(t->type.shape) * s->config.rank : 0;
+    return t->dealt ? shape_count(t->type.shape) * s->config.place : 0;
 }
 
 /* Of numbers [*from, *from + *count) of a tensor those that lie here: how many to skip, and where they begin. */
 static i64 own_numbers(const struct session *s, const struct persistent *t, i64 *from, i64 *count)
 {
-    i64 part = shape_count(t->type.shape), first = own_first(s, t);
+    i64 part = shape_count(t->type.shape), first = weights_first(s, t);
     i64 begin = MAX(*from, first), end = MIN(*from + *count, first + part), skip = begin - *from;
     *from  = begin - first;
     *count = MAX(end - begin, 0);
@@ -139,7 +138,7 @@ static void fill_block(void *context, i64 block, i32 worker)
 static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,
                         struct arena scratch)
 {
-    i64         first = own_first(s, t), part = shape_count(t->type.shape);
+    i64         first = weights_first(s, t), part = shape_count(t->type.shape);
     i64         all   = MIN(shape_count(persistent_type(t).shape), first + part);
     struct fill f     = { .s   = s,
                           .t   = t,
@@ -173,35 +172,20 @@ static struct str their_name(const struct train_config *c, struct str ours)
 
 static bool is_any(struct str pair) { return str_eq(str_trim(pair), STR("any")); }
 
-static enum status check_shape(struct str init, const struct persistent *t,
-                               const struct st_tensor *from, struct arena scratch, struct err *err)
+static enum status check_type(struct str init, const struct persistent *t,
+                              const struct st_whole *from, struct arena scratch, struct err *err)
 {
-    struct type ours = persistent_type(t);
+    struct type      ours   = persistent_type(t);
+    struct st_tensor theirs = st_whole_tensor(from);
+    if (!st_is_readable(from->dtype))
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 can be read",
+                       STR_ARG(init), STR_ARG(from->name), STR_ARG(from->dtype));
     if (shape_eq(from->shape, ours.shape)) return STATUS_OK;
-    struct str have = st_type_text(&scratch, from);
+    struct str have = st_type_text(&scratch, &theirs);
     struct str want = type_text(&scratch, ours);
     return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s is %.*s, but the model's is %.*s",
                    STR_ARG(init), STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
-}
-
-static enum status load_one(struct session *s, const struct persistent *t,
-                            const struct st_tensor *from, struct arena scratch, struct err *err)
-{
-    i64  count = shape_count(from->shape), first = 0;
-    f32 *values = NEW(&scratch, f32, count);
-    if (t->type.dtype == DT_F64 && str_eq(from->dtype, STR("F64"))) { /* nothing to round */
-        const f64 *wide = (const void *)from->bytes.data;
-        wide += own_numbers(s, t, &first, &count);
-        s->backend->table->put(s->backend, t->offset, wide, count * (i64)sizeof *wide);
-        return STATUS_OK;
-    }
-    if (!st_to_f32(from, values))
-        return err_set(err, STATUS_USAGE,
-                       "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 "
-                       "can be read",
-                       STR_ARG(s->settings->train.init), STR_ARG(from->name), STR_ARG(from->dtype));
-    weights_put(s, t, 0, values, count, scratch);
-    return STATUS_OK;
 }
 
 /* Names in a sentence, as many as fit. */
@@ -212,7 +196,7 @@ static void list_name(struct textbuf *b, i64 *count, struct str name)
     ++*count;
 }
 
-static enum status check_names(struct session *s, const struct st_file *f, struct arena scratch,
+static enum status check_names(struct session *s, const struct st_parts *f, struct arena scratch,
                                struct err *err)
 {
     const struct train_config *c       = &s->settings->train;
@@ -226,7 +210,7 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t      = &s->set->persistents[i];
         bool                     starts = c->lora.rank && lora_is_adapter(t->name) && !adapted;
-        if (weights_are_kept(s, t) && !starts && !st_find(f, their_name(c, t->name)))
+        if (weights_are_kept(s, t) && !starts && !st_parts_find(f, their_name(c, t->name)))
             list_name(&missing, &missing_count, t->name);
     }
     for (i64 k = 0; k < f->count; k++) {
@@ -257,7 +241,7 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
 }
 
 /* A pair that renames nothing is a mistake in writing. */
-static enum status check_renames(struct session *s, const struct st_file *f, struct err *err)
+static enum status check_renames(struct session *s, const struct st_parts *f, struct err *err)
 {
     const struct train_config *c = &s->settings->train;
     for (i64 i = 0; i < c->rename_count; i++) {
@@ -270,7 +254,7 @@ static enum status check_renames(struct session *s, const struct st_file *f, str
         if (!t || !is_weight(t))
             return err_set(err, STATUS_USAGE, "train.rename=%.*s: the model has no tensor %.*s",
                            STR_ARG(c->rename[i]), STR_ARG(ours));
-        if (!st_find(f, str_trim(theirs)))
+        if (!st_parts_find(f, str_trim(theirs)))
             return err_set(err, STATUS_USAGE, "train.rename=%.*s: %.*s has no tensor %.*s",
                            STR_ARG(c->rename[i]), STR_ARG(c->init), STR_ARG(theirs));
     }
@@ -278,27 +262,27 @@ static enum status check_renames(struct session *s, const struct st_file *f, str
 }
 
 /* Opens train.init and holds all its names and shapes against the model. */
-static enum status init_open(struct session *s, struct arena *names, struct st_file *f,
+static enum status init_open(struct session *s, struct arena *names, struct st_parts *f,
                              struct err *err)
 {
     const struct train_config *c  = &s->settings->train;
-    enum status                st = st_open(s->os, c->init, names, f, err);
+    enum status                st = st_parts_open(s->os, c->init, names, f, err);
     if (st) return st;
     st = check_renames(s, f, err);
     if (!st) st = check_names(s, f, s->scratch, err);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        const struct st_tensor  *from =
-            weights_are_kept(s, t) ? st_find(f, their_name(c, t->name)) : NULL;
-        if (from) st = check_shape(c->init, t, from, s->scratch, err);
+        const struct st_whole   *from =
+            weights_are_kept(s, t) ? st_parts_find(f, their_name(c, t->name)) : NULL;
+        if (from) st = check_type(c->init, t, from, s->scratch, err);
     }
-    if (st) st_close(s->os, f);
+    if (st) st_parts_close(s->os, f);
     return st;
 }
 
 enum status weights_check(struct session *s, struct err *err)
 {
-    struct st_file             f;
+    struct st_parts            f;
     struct arena               before = s->scratch, names;
     const struct train_config *c      = &s->settings->train;
     enum status                st     = STATUS_OK;
@@ -312,71 +296,42 @@ enum status weights_check(struct session *s, struct err *err)
     if (init_is_folder(s)) return hf_weights(s, c->init, HF_WEIGHTS_CHECK, err);
     names = arena_part(&s->scratch, NAMES_BYTES);
     st    = init_open(s, &names, &f, err);
-    if (!st) st_close(s->os, &f);
+    if (!st) st_parts_close(s->os, &f);
     s->scratch = before;
     return st;
 }
 
 static enum status load(struct session *s, struct err *err)
 {
-    const struct train_config *c = &s->settings->train;
-    struct st_file             f;
-    struct arena               names = arena_part(&s->scratch, NAMES_BYTES);
-    enum status                st    = init_open(s, &names, &f, err);
-    if (st) return st;
-    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
-        const struct persistent *t = &s->set->persistents[i];
-        const struct st_tensor  *from =
-            weights_are_kept(s, t) ? st_find(&f, their_name(c, t->name)) : NULL;
-        if (from) st = load_one(s, t, from, s->scratch, err);
+    const struct train_config *c      = &s->settings->train;
+    struct arena               before = s->scratch, names = arena_part(&s->scratch, NAMES_BYTES);
+    struct weights_sources     all = weights_sources_new(s, &names);
+    struct st_parts            f;
+    enum status                st = init_open(s, &names, &f, err);
+    if (st) goto out;
+    struct st_file   flat   = st_parts_flat(&f, &s->scratch);
+    struct st_folder folder = { .tensors = flat.tensors, .count = flat.count };
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t     = &s->set->persistents[i];
+        struct shape             shape = persistent_type(t).shape;
+        struct str               name  = their_name(c, t->name);
+        if (!weights_are_kept(s, t) || !st_folder_find(&folder, name)) continue;
+        all.list[all.count] =
+            (struct st_source){ t->name, shape, { name }, { shape.rank ? shape.dim[0] : 1 },
+                                1,       false };
+        all.ours[all.count++] = t;
     }
-    st_close(s->os, &f);
-    return st;
-}
-
-/* A tensor of a run that goes on, as that has it now. */
-static enum status copy_one(struct session *s, const struct persistent *t, struct arena scratch,
-                            struct err *err)
-{
-    const struct persistent *from  = program_set_find(s->of->set, t->name);
-    struct backend          *b     = s->of->backend;
-    i64                      count = shape_count(t->type.shape), most = MIN(CHUNK, count);
-    if (!from || !shape_eq(from->type.shape, t->type.shape) ||
-        (from->type.dtype != t->type.dtype && from->type.dtype != DT_F32 &&
-         from->type.dtype != DT_BF16))
-        return err_set(err, STATUS_USAGE, "the run has no tensor %.*s like this", STR_ARG(t->name));
-    i64  width = type_bytes(from->type) / MAX(count, 1);
-    u64 *bytes = NEW(&scratch, u64, most * width / (i64)sizeof *bytes + 1);
-    f32 *wide  = NEW(&scratch, f32, most);
-    for (i64 at = 0; at < count; at += CHUNK) {
-        i64 n = MIN(CHUNK, count - at);
-        b->table->wait(b, b->table->get(b, from->offset + at * width, bytes, n * width));
-        if (from->type.dtype == t->type.dtype) {
-            s->backend->table->put(s->backend, t->offset + at * width, bytes, n * width);
-            continue;
-        }
-        const void *values = bytes;
-        if (from->type.dtype == DT_F32) memcpy(wide, values, (size_t)n * sizeof *wide);
-        for (i64 i = 0; from->type.dtype == DT_BF16 && i < n; i++)
-            wide[i] = bf16_to_f32(((const u16 *)values)[i]);
-        weights_put(s, t, at, wide, n, scratch);
-    }
-    return STATUS_OK;
-}
-
-static enum status copy_all(struct session *s, struct err *err)
-{
-    enum status st = STATUS_OK;
-    s->backend->table->put(s->backend, 0, NULL, s->set->persistent_bytes);
-    for (i32 i = 0; !st && i < s->set->persistent_count; i++)
-        if (is_weight(&s->set->persistents[i]))
-            st = copy_one(s, &s->set->persistents[i], s->scratch, err);
+    weights_load(s, &folder, &all, s->scratch);
+    st = os_maps_check(err);
+    st_parts_close(s->os, &f);
+out:
+    s->scratch = before;
     return st;
 }
 
 enum status weights_init(struct session *s, struct err *err)
 {
-    if (s->of) return copy_all(s, err);
+    if (s->of) return weights_copy(s, err);
     struct str   init    = s->settings->train.init;
     i64          given   = s->settings->train.threads;
     i32          threads = given ? (i32)given : pool_machine_threads();

@@ -1,7 +1,8 @@
 #!/bin/bash
-# test_ranks_kills.sh: one of four ranks is killed at a random moment, again and again, and a launcher starts them anew: the
+# test_ranks_kills.sh: one of two to four ranks is killed at a random moment, again and again, and a launcher starts them anew: the
 # final weights are those of a run that nobody disturbed, and no process is left. Starts differ in what they shard, which
-# changes no bit where nothing is clipped. RANK_KILLS says how often (10; 100 in ./check --long).
+# changes no bit where nothing is clipped. They save after every second step, so that most kills come while ranks write
+# their parts of a checkpoint. RANK_KILLS says how often (10; 100 in ./check --long).
 . "$(dirname "$0")/common.sh"
 
 if command -v mpirun.openmpi >/dev/null; then
@@ -15,7 +16,8 @@ fi
 kills=${RANK_KILLS:-10}
 seed=${CHECK_SEED:-$(($(od -An -tu2 -N2 /dev/urandom)))}
 RANDOM=$seed
-echo "CHECK_SEED=$seed"
+ranks=$((2 + RANDOM % 3))
+echo "CHECK_SEED=$seed, $ranks ranks"
 touch out err
 
 awk 'BEGIN { srand(3); for (i = 0; i < 20000; i++) printf "%c", 97 + int(rand() * rand() * 20) }' >text
@@ -44,13 +46,15 @@ ends_or_moves() {
   done
 }
 
-$launcher -n 4 "$frugal" train run.yaml train.shard=state train.out=whole.safetensors >/dev/null 2>whole.err || fail "undisturbed: $(cat whole.err)"
-done=0 killed=0
-shards=(none state all)
+$launcher -n $ranks "$frugal" train run.yaml train.shard=state train.out=whole.safetensors >/dev/null 2>whole.err || fail "undisturbed: $(cat whole.err)"
+done=0 killed=0 saving=0
+shards=(none state state all all)
 for start in $(seq $((kills * 3))); do
   shard=none # the last start makes most of the steps
-  [ $killed -ge $kills ] || shard=${shards[RANDOM % 3]}
-  $launcher -n 4 "$frugal" train run.yaml train.shard=$shard checkpoint.dir=kept checkpoint.every=25 train.out=end.safetensors --json >run.out 2>run.err &
+  [ $killed -ge $kills ] || shard=${shards[RANDOM % 5]}
+  every=2
+  [ $killed -lt $kills ] || every=50
+  $launcher -n $ranks "$frugal" train run.yaml train.shard=$shard checkpoint.dir=kept checkpoint.every=$every train.out=end.safetensors --json >run.out 2>run.err &
   launched=$!
   if [ $killed -lt $kills ]; then
     for i in $(seq 300); do # until it has made a few steps of its own
@@ -58,8 +62,10 @@ for start in $(seq $((kills * 3))); do
       kill -0 $launched 2>/dev/null || break
       sleep 0.05
     done
+    sleep 0.0$((RANDOM % 10)) # somewhere in a step or a save
+    half=$(ls -d kept/step-* 2>/dev/null | while read -r c; do [ -f "$c/manifest.json" ] || echo "$c"; done | wc -l)
     pids=($(ranks_here))
-    [ ${#pids[@]} -gt 0 ] && kill -9 "${pids[$((RANDOM % ${#pids[@]}))]}" 2>/dev/null && killed=$((killed + 1))
+    [ ${#pids[@]} -gt 0 ] && kill -9 "${pids[$((RANDOM % ${#pids[@]}))]}" 2>/dev/null && killed=$((killed + 1)) saving=$((saving + (half > 0)))
   fi
   ends_or_moves $launched || { kill -9 $launched; fail "start $start ($shard) hangs: $(tail -n 3 run.err)"; exit 1; }
   if wait $launched; then
@@ -71,5 +77,5 @@ for start in $(seq $((kills * 3))); do
   [ -z "$(ranks_here)" ] || { fail "processes are left after start $start"; exit 1; }
 done
 [ $done = 1 ] || fail "it never ended: $(tail -n 3 run.err)"
-echo "$killed kills, $start starts"
+echo "$killed kills, $saving of them with a checkpoint half-written, $start starts"
 exit $failed

@@ -99,6 +99,7 @@ cmp -s out first || fail "the same seed gives another text"
 run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 8
 ! cmp -s out first || fail "another seed gives the same text"
 run 0 generate letters.yaml 'abc' --count 9 --temperature 0 --json
+has out '^\{"event":"loaded","bytes":[1-9][0-9]+,"seconds":[0-9.e-]+\}$'
 has out '^\{"event":"generated","prompt":"abc","text":"defgh abc","tokens":9,"ended":"count","first_s":[0-9.e-]+,"seconds":[0-9.e-]+\}$'
 run 0 generate letters.yaml 'abc' --count 90 --temperature 0
 has err "^stopped after 13 new tokens: the model's context of 16 tokens is full\$"
@@ -112,11 +113,11 @@ run 0 generate last @prompts.txt --count 5 --temperature 0
 printf 'abcdefgh\nfgh abcdefg\nbcdefgh abcd\n' | cmp -s - out || fail "of a file: $(cat out)"
 for i in $(seq 40); do printf '{"prompt": "%s"}\n' "$(printf 'abcdefgh abcdefg' | head -c $((i % 12 + 1)))"; done >prompts.jsonl
 run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
-sed 's/,"first_s".*//' out >many
+sed -n '/generated/s/,"first_s".*//p' out >many
 export FRUGAL_CACHE=off
 run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
 unset FRUGAL_CACHE
-sed 's/,"first_s".*//' out | cmp -s - many || fail "other texts without a cache"
+sed -n '/generated/s/,"first_s".*//p' out | cmp -s - many || fail "other texts without a cache"
 [ "$(wc -l <many)" = 40 ] || fail "not one text a line"
 for i in $(seq 200000); do echo 'abc'; done >prompts.txt
 : >out; : >err

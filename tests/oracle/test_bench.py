@@ -4,11 +4,13 @@ setting it does not know fails instead of being passed over. A comparison is won
 import os
 import subprocess
 import sys
+import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "bench"))
 import bill  # noqa: E402
 import common  # noqa: E402
+import gpu_models  # noqa: E402
 import levers  # noqa: E402
 import race  # noqa: E402
 import race_models  # noqa: E402
@@ -120,9 +122,50 @@ def ratios_judged():
     return failed
 
 
+FAKE = """#!/usr/bin/env python3
+import os, sys, time
+what, *rest = sys.argv[2:]
+def log(word): print(word, *rest, file=open("%s", "a", buffering=1))
+if what == "make":
+    os.makedirs(rest[1])
+    open(rest[1] + "/config.json", "w").close()
+    sys.exit()
+if rest[0] == "full":
+    sys.exit(1)
+log("warm")
+print("warm", flush=True)
+sys.stdin.readline()
+log("begin")
+time.sleep(0.05)
+log("end")
+print('{"tokens_s": %%d}' %% (7 if "compiled" in rest else 5))
+"""
+
+
+def peers_take_turns():
+    """A stand-in for PyTorch: all are warm before one is timed, one at a time; the faster of two counts; one that fails leaves its row empty."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, fake = os.path.join(folder, "log"), os.path.join(folder, "torch")
+        with open(fake, "w") as f:
+            f.write(FAKE % log)
+        os.chmod(fake, 0o755)
+        rows = ["lora-8b", "lora-qwen", "generate-124m", "lora-4bit"]
+        models = gpu_models.Models(fake, rows, folder)
+        gpu_models.BYTES.update(llama=1, qwen=1, gpt2=1)
+        said = [models.peer(row) for row in rows]
+        with open(log) as f:
+            words = [line.split()[0] for line in f]
+        models.close()
+        kept = os.path.isdir(os.path.join(folder, "frugal_bench_llama"))
+        none = gpu_models.Models(None, rows, folder).peer("lora-8b")
+    good = said == [{"tokens_s": 5}, {}, {"tokens_s": 7}, {"tokens_s": 5}] and words == ["warm"] * 3 + ["begin", "end"] * 3 + ["warm", "begin", "end"] and kept and none == {}
+    print(f"gpu, PyTorch's turns: {'as it is' if good else f'FAILED {said} {words}'}", flush=True)
+    return not good
+
+
 def main():
-    failed = 0
     common.make_text()
+    failed = peers_take_turns()
     for example in levers.EXAMPLES:
         for lever in levers.LEVERS:
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))

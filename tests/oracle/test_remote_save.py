@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """frugal train with checkpoint.to, against the server of s3_server.py: a run that loses its machine goes on
 from the object store and ends with the same bits; two trainers; notices; what the user is told."""
-import os, signal, subprocess, sys, tempfile
+import os, shutil, signal, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from s3_server import SECRET, Server
@@ -97,6 +97,33 @@ def check_command(s, run):
     assert "verified" in out and ("GLACIER" in out) == (", rc 1" in out), out
     checkpoints(m, "copy", url, "gs://bucket/x", rc=2)
 
+
+def launcher():
+    if shutil.which("mpirun.openmpi"):
+        return ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1",
+                "--mca", "oob_tcp_if_include", "lo", "--mca", "btl", "self,vader"]
+    return ["mpirun.mpich"] if shutil.which("mpirun.mpich") else None
+
+
+def check_ranks(s, run):
+    """Three ranks write their parts on one machine, which is lost; one process on another resumes from the store."""
+    if not launcher():
+        print("neither Open MPI nor MPICH is installed: no ranks were tried")
+        return
+    s.log.clear()
+    more = ["checkpoint.to=s3://bucket/runs/ranks", "train.threads=1", "train.device=cpu", "checkpoint.keep=2"]
+    a = Machine(s, run, *more, "train.steps=60", "train.shard=all")
+    a.args = [*launcher(), "-n", "3", *a.args]
+    a.start().end(0)
+    puts = [path for method, path in s.log if method == "PUT" and "/step-000000060." in path and "?" not in path]
+    parts = [p for p in puts if "-of-00003.safetensors" in p]
+    assert len(set(parts)) == 4 and "manifest.json" in puts[-1], puts
+    assert len({k.split("/")[2] for k in s.objects if k.startswith("runs/ranks/step-")}) <= 3, list(s.objects)
+    b = Machine(s, run, *more, "train.steps=80").start()
+    b.end(0)
+    assert b.told("resumed")[0]["step"] == 60, b.told("resumed")
+
+
 COUNTER = """
 import os, sys, time
 n = int(open("out/n").read()) if os.path.exists("out/n") else 0
@@ -141,6 +168,7 @@ def main():
         check_command(s, run)
         check_two_trainers(s, run)
         check_told(s, run)
+        check_ranks(s, run)
         check_supervised(s)
     for text in said:
         assert SECRET not in text, text

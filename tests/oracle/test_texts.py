@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from theirs import FIRST, STEPS, command, compare, need, run_cases  # before torch
+from theirs import FIRST, STEPS, command, compare, logits_of, need, run_cases, same_logits  # before torch
 
 need("tokenizers")
 
@@ -177,8 +177,16 @@ def check_family(name):
         command("export", f"{folder}/same.safetensors", f"{folder}/same")
         before, after = load(f"{folder}/model/model.safetensors"), load(f"{folder}/same/model.safetensors")
         assert set(before) == set(after) and all(torch.equal(before[k], after[k]) for k in before), "import and export change bits"
+        check_logits("imported", f"{folder}/model", model, folder, f, rows, labels, kind)
         compare(train(folder, settings(folder, kind, out=f"{folder}/out.safetensors")), torch_losses(model, f, rows, labels))
         check_export(folder, f, rows, labels, kind)
+
+
+def check_logits(name, path, model, folder, f, rows, labels, kind):
+    with torch.no_grad():
+        theirs = torch.cat([model(input_ids=x, attention_mask=m).logits for x, m, _ in batches(f, rows, labels)])
+    data = [f"data.{key}={folder}/rows.{kind}" for key in ("path", "eval_path")]
+    same_logits(name, logits_of("classes", "model.kind=hf", f"model.path={path}", *data, "data.text=text", "data.label=label", f"data.context={CONTEXT}"), theirs)
 
 
 def check_export(folder, f, rows, labels, kind):
@@ -199,6 +207,7 @@ def check_export(folder, f, rows, labels, kind):
                for i, (p, q) in enumerate(zip(again, likely.values, strict=True))), "other probabilities of lines"
     print(f"  exported: loss {loss:.5f} within {far:.1e} (allowed {FIRST:.0e})", flush=True)
     assert far <= FIRST, "the exported model has another loss in transformers"
+    check_logits("exported", f"{folder}/exported", theirs, folder, f, rows, labels, kind)
 
 
 def check_new_head():

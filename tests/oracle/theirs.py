@@ -23,6 +23,7 @@ import torch
 
 from oracle import FRUGAL
 
+LOGITS = 1e-4  # the largest difference of a logit in f32; they are of the size of 1 to 10 here
 STEPS, FIRST, LATER = 20, 1e-5, 1e-4  # of AdamW; the loss before anything feeds back, and all of them, relative
 
 
@@ -39,6 +40,22 @@ def compare(ours, theirs):
     far = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
     print(f"  first loss {theirs[0]:.5f} within {far[0]:.1e} (allowed {FIRST:.0e}), {STEPS} within {max(far):.1e} (allowed {LATER:.0e})", flush=True)
     assert len(ours) == STEPS and far[0] <= FIRST and max(far) <= LATER, "losses differ"
+
+
+def logits_of(how, *settings, tokens=()):
+    """What show_logits prints: `how` next or cached, of each token of each line of `tokens`; classes, of each held-out sample."""
+    lines = "".join(" ".join(map(str, line)) + "\n" for line in tokens)
+    done = subprocess.run([os.path.join(os.path.dirname(FRUGAL), "show_logits"), how, "train.precision=fp32", *map(str, settings)], input=lines, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"show_logits {how} {settings}: {done.stderr.strip()}"
+    return torch.tensor([[float(x) for x in line.split()] for line in done.stdout.splitlines()])
+
+
+def same_logits(name, ours, theirs, allowed=LOGITS):
+    """Every number of both, one by one."""
+    assert ours.shape == theirs.shape, f"{name}: {tuple(ours.shape)} logits, not {tuple(theirs.shape)}"
+    far = (ours - theirs).abs().max().item()
+    print(f"  {name}: {ours.numel()} logits of up to {theirs.abs().max():.1f} within {far:.1e} (allowed {allowed:.0e})", flush=True)
+    assert far <= allowed, f"{name}: logits differ"
 
 
 def run_cases(cases):

@@ -466,6 +466,16 @@ static void add_positions(struct maker *m, i64 B, i64 T)
         data[i] = i % T == 0 || draw_to(&d, least) == 0 ? 0 : data[i - 1] + 1;
 }
 
+/* Dropout on the weights, of every fourth case. */
+static void add_drop(struct maker *m)
+{
+    if (draw_to(m->draw, 4)) return;
+    m->c->at.key = (i64)draw_bits(m->draw);
+    m->c->at.p   = draw_coin(m->draw) ? 0.1 : 0.5;
+    m->c->terms /= pow(1 - m->c->at.p, 2);
+    add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
+}
+
 static void case_attention(struct maker *m)
 {
     static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256 };
@@ -489,6 +499,7 @@ static void case_attention(struct maker *m)
     add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), scale, 0);
     if (m->c->at.causal && draw_to(m->draw, 3) == 0) add_positions(m, B, T);
     else if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
+    add_drop(m);
 }
 
 /* Sequences of random length, some empty, behind them rows that belong to none. */
@@ -516,6 +527,7 @@ static void case_attention_packed(struct maker *m)
     m->c->terms = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
     add_offsets(m, B, rows, m->c->at.count);
+    add_drop(m);
 }
 
 /* New rows of each sequence lie one after the other, some of padding among them; the longest fills the cache. */

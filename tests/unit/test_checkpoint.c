@@ -145,9 +145,9 @@ TEST(a_file_that_lies_ready_is_the_one_that_is_put_together)
     t[0]              = (struct st_tensor){ STR("z"), STR("F32"), shape_1(FIRST), first };
     t[1]              = (struct st_tensor){ STR("b"), STR("F32"), shape_1(SECOND), second };
     struct st_tensor placed[2] = { t[0], t[1] };
-    i64              bytes     = st_lay_out(placed, 2, NULL, scratch);
+    i64              bytes     = st_lay_out(placed, 2, 1, NULL, scratch);
     u8              *ready     = arena_take(perm, bytes, 1, OS_DIRECT_ALIGN);
-    CHECK_EQ(st_lay_out(placed, 2, ready, scratch), bytes);
+    CHECK_EQ(st_lay_out(placed, 2, 1, ready, scratch), bytes);
     for (i64 i = 0; i < 2; i++)
         memcpy((u8 *)(uintptr_t)placed[i].bytes.data, t[i].bytes.data, (size_t)t[i].bytes.len);
     struct ckpt_part parts[] = { { STR("together"), t, 2, STR("") },
@@ -512,9 +512,9 @@ TEST(a_manifest_that_is_not_ours_is_refused_with_a_sentence)
         ((char *)(uintptr_t)other.data)[i] ^= 1;
         CHECK(ckpt_manifest_parse(STR("m"), other, perm, &got, &err));
     }
-    CHECK_EQ(parse("{\"frugal_checkpoint\":2,\"anything\":0}", perm), STATUS_USAGE);
+    CHECK_EQ(parse("{\"frugal_checkpoint\":3,\"anything\":0}", perm), STATUS_USAGE);
     CHECK_STR(err.text,
-              "m has version 2, and this frugal reads version 1: a newer frugal wrote it");
+              "m has version 3, and this frugal reads up to version 2: a newer frugal wrote it");
     CHECK_EQ(parse("{\"frugal_checkpoint\":1}", perm), STATUS_NO);
     CHECK_STR(err.text, "m is damaged: it does not end with its seal");
     CHECK_EQ(parse("{}", perm), STATUS_NO);
@@ -534,7 +534,7 @@ TEST(a_checkpoint_of_an_unknown_version_is_left_alone)
     CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err));
     for (i64 step = 1; step <= 3; step++) CHECK_OK(save(s, step, NAN, perm, &m));
     folder_put(perm, in(perm, folder, "step-000000001.1.1"), "manifest.json",
-               STR("{\"frugal_checkpoint\":2}"));
+               STR("{\"frugal_checkpoint\":3}"));
     CHECK_OK(ckpt_prune(s, 1, *perm, &err));
     CHECK_STR(steps_there(folder, perm), "3 1?");
     ckpt_store_close(s);
@@ -566,7 +566,7 @@ TEST(a_checkpoint_from_elsewhere_keeps_its_name)
     CHECK_EQ(ckpt_import_begin(to, &m, perm, &into, &err), STATUS_NO);
     spoil(in(perm, into, "state.safetensors"), perm);
     CHECK_OK(ckpt_import_begin(to, &m, perm, &into, &err)); /* a damaged one makes room */
-    ckpt_import_drop(to, &m, *perm);
+    ckpt_drop(to, &m, *perm);
     CHECK_STR(steps_there(b, perm), "");
     CHECK_OK(ckpt_list(os, a, perm, &list, &err));
     CHECK_OK(ckpt_copy(os, &list.items[0], to, *perm, &err));

@@ -109,6 +109,26 @@ static void write_one(struct world *w, struct ckpt_store *s, i64 attempt)
     if (!ckpt_write(s, &n->manifest, n->parts, 2, &perm, scratch, NULL)) reported(w, &n->manifest);
 }
 
+/* One that two processes write; the first has the lock, and commits it once the other has reported its shard. */
+static void write_shared(struct world *w, struct ckpt_store *s, i64 attempt)
+{
+    struct arena          scratch = w->perm, perm = arena_part(&scratch, 1 << 16);
+    struct next          *n = next_new(w, attempt, &perm);
+    struct ckpt_manifest *m = &n->manifest;
+    struct ckpt_shard     all[2];
+    if (ckpt_begin(s, m, scratch, NULL)) return;
+    enum status own   = ckpt_write_own(s, m, &n->parts[0], 1, &perm, scratch, NULL);
+    enum status other = ckpt_write_beside(&w->sim->os, STR("runs/a"), m->id, &n->parts[1], 1,
+                                          &all[1], &perm, scratch, NULL);
+    all[0]            = m->shards[0];
+    m->shards         = all;
+    m->shard_count    = 2;
+    enum status st    = own ? own : other;
+    if (!st) st = ckpt_commit(s, m, scratch, NULL);
+    if (st) ckpt_drop(s, m, scratch);
+    else reported(w, m);
+}
+
 /* A file as a download would leave it: written, not synced. */
 static enum status put(struct os *os, struct str folder, struct ckpt_shard *shard,
                        const struct str *pieces, struct arena scratch)
@@ -285,8 +305,12 @@ static void process(struct world *w)
     ckpt_prune(s, keep, w->perm, NULL);
     begin(w, "write");
     write_one(w, s, attempt);
-    begin(w, attempt == 2 ? "import" : "write");
-    (attempt == 2 ? import_one : write_one)(w, s, attempt);
+    static const struct {
+        const char *phase;
+        void (*write)(struct world *w, struct ckpt_store *s, i64 attempt);
+    } second[] = { { "write", write_one }, { "import", import_one }, { "shared", write_shared } };
+    begin(w, second[(attempt - 1) % COUNT_OF(second)].phase);
+    second[(attempt - 1) % COUNT_OF(second)].write(w, s, attempt);
     begin(w, "prune");
     ckpt_prune(s, keep, w->perm, NULL);
     ckpt_store_close(s);

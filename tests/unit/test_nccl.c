@@ -37,6 +37,9 @@ TEST(calls_have_the_arguments_of_the_header)
        cudaStream_t);
     IS(ncclAllGather, const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
     IS(ncclBroadcast, const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+    IS(ncclCommSplit, ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
+#endif
     CHECK_EQ(sizeof(ncclDataType_t), sizeof(int));
     CHECK_EQ(sizeof(ncclRedOp_t), sizeof(int));
     CHECK_EQ(sizeof(ncclResult_t), sizeof(int));

@@ -99,7 +99,7 @@ TEST(something_is_kept_back_for_the_first_save)
     struct bill       *bill  = bill_new(perm, clock_new(perm, os_real()));
     struct store_price price = { .put_1000_usd = 1000, .get_1000_usd = 0, .retrieve_gb_usd = NAN };
     struct saving      v     = { .from = &from, .figures.persist_s = NAN };
-    v.snapshot.bytes         = 250000000;
+    v.snapshot.file_bytes    = 250000000;
     CHECK_EQ(saving_needs_s(&v), 0.0);          /* nothing is saved */
     v.writer = (struct checkpoint_writer *)&v;  /* any will do */
     CHECK_NEAR(saving_needs_s(&v), 2.1, 1e-12); /* 0.1 s for its syncs */

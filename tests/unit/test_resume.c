@@ -335,7 +335,7 @@ TEST(a_snapshot_is_of_one_moment)
     s.train.rollbacks = 1; /* the copy is of all state */
     CHECK_EQ(session_open(&session, os_real(), &s, perm, &err), STATUS_OK);
     CHECK_EQ(guard_open(&guard, &session, 1, &err), STATUS_OK);
-    CHECK_EQ(snapshot_open(&n, &session, &guard, &err), STATUS_OK);
+    CHECK_EQ(snapshot_open(&n, &session, &guard, false, &err), STATUS_OK);
     CHECK_EQ(session_start(&session, &err), STATUS_OK);
     struct backend *b = session.backend;
     for (i32 i = 0; i < session.set->persistent_count; i++) { /* whatever is no state is 0 */

@@ -26,22 +26,35 @@ static enum status spread(struct ranks *r, i32 root, void *data, i64 bytes, stru
     return STATUS_OK;
 }
 
+static enum status split(struct ranks *r, enum ranks_over over, i32 group, i32 place, i32 count,
+                         struct err *err)
+{
+    (void)r, (void)over, (void)group, (void)place, (void)count, (void)err;
+    return STATUS_OK;
+}
+
 static void end(struct ranks *r) { (void)r; }
 
-static const struct ranks_table table = {
-    .name = "alike", .exchange = exchange, .gather = gather, .spread = spread, .close = end
-};
+static const struct ranks_table table = { .name     = "alike",
+                                          .exchange = exchange,
+                                          .gather   = gather,
+                                          .spread   = spread,
+                                          .split    = split,
+                                          .close    = end };
 
-struct ranks *ranks_alike(struct arena *perm, i32 rank, i32 count)
+struct ranks *ranks_alike(struct arena *perm, i32 rank, i32 count, i32 machines)
 {
-    struct ranks *r = NEW(perm, struct ranks, 1);
-    ASSERT(rank >= 0 && rank < count && count <= RANKS_MAX);
-    *r = (struct ranks){ .table    = &table,
-                         .rank     = rank,
-                         .count    = count,
-                         .locals   = 1,
-                         .machines = count,
-                         .speaks   = true,
-                         .shown    = true };
+    struct ranks *r  = NEW(perm, struct ranks, 1);
+    u64          *at = NEW(perm, u64, count);
+    ASSERT(rank >= 0 && rank < count && count <= RANKS_MAX && count % machines == 0);
+    for (i32 i = 0; i < count; i++) at[i] = (u64)(i / (count / machines));
+    *r = (struct ranks){ .table      = &table,
+                         .rank       = rank,
+                         .count      = count,
+                         .locals     = 1,
+                         .machines   = count,
+                         .machine_of = at,
+                         .speaks     = true,
+                         .shown      = true };
     return r;
 }

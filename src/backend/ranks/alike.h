@@ -4,7 +4,8 @@
 #include "backend/ranks/ranks.h"
 #include "base/arena.h"
 
-/* As if each were on a machine of its own. No program runs on it. */
-struct ranks *ranks_alike(struct arena *perm, i32 rank, i32 count);
+/* As if each had a machine of its own, but that train.shard_over=machine finds `machines` of them, which divide count. No
+ * program runs on it. */
+struct ranks *ranks_alike(struct arena *perm, i32 rank, i32 count, i32 machines);
 
 #endif

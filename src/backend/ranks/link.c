@@ -79,5 +79,13 @@ enum status ranks_link(struct ranks *r, struct backend *b, const struct target *
     if (st) return st;
     st = ranks_spread(r, 0, &key, sizeof key);
     if (st) return err_set(err, st, "%s", r->failed.text);
-    return ranks_agree(r, b->table->link(b, &key, r->rank, r->count, err), err);
+    st = ranks_agree(r, b->table->link(b, &key, r->rank, r->count, err), err);
+    for (i32 i = OVER_MACHINE; !st && i < OVER_COUNT; i++) {
+        const struct ranks *some = r->over[i];
+        if (!some) continue;
+        st = ranks_agree(
+            r, b->table->split(b, (enum ranks_over)i, some->group, some->rank, some->count, err),
+            err);
+    }
+    return st;
 }

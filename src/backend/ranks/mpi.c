@@ -31,6 +31,11 @@ static bool is_dead(i64 pid)
            (rest.data[end + 1] == 'Z' || rest.data[end + 1] == 'X');
 }
 
+static struct mpi *mpi_of(struct ranks *r) { return (struct mpi *)r; }
+
+/* Of a group: all of whom these are some, who know each other. */
+static struct mpi *whole(struct mpi *m) { return m->base.whole ? mpi_of(m->base.whole) : m; }
+
 /* Who sees it stays for a moment, so that all see the same ranks gone, and the first that is left speaks for them. */
 static enum status look_at_peers(struct mpi *m, struct err *err)
 {
@@ -68,7 +73,7 @@ static enum status look(struct mpi *m, i64 since_ns, struct err *err)
                    (f64)m->limit_ns * 1e-9, m->base.count);
 }
 
-static enum status await(struct mpi *m, union mpi_request *request, struct err *err)
+static enum status await(struct mpi *m, union mpi_handle *request, struct err *err)
 {
     i64 begin_ns = m->os->now_ns(m->os), looked_ns = begin_ns;
     for (;;) {
@@ -79,14 +84,12 @@ static enum status await(struct mpi *m, union mpi_request *request, struct err *
         i64 now_ns = m->os->now_ns(m->os);
         if (now_ns - looked_ns < look_ns) continue;
         looked_ns      = now_ns;
-        enum status st = look(m, begin_ns, err);
+        enum status st = look(whole(m), begin_ns, err);
         if (st) return st;
     }
 }
 
 /* --- the table --- */
-
-static struct mpi *mpi_of(struct ranks *r) { return (struct mpi *)r; }
 
 static void parts_of(struct mpi *m, const i64 *begin)
 {
@@ -97,7 +100,15 @@ static void parts_of(struct mpi *m, const i64 *begin)
     }
 }
 
-static enum status finish(struct mpi *m, int bad, union mpi_request *request, struct err *err)
+static void take_ints(struct mpi *m, int *ints)
+{
+    m->counts = ints;
+    m->places = m->counts + m->base.count;
+    m->own    = m->places + m->base.count;
+    m->at     = m->own + m->base.count;
+}
+
+static enum status finish(struct mpi *m, int bad, union mpi_handle *request, struct err *err)
 {
     return bad ? failed(m, bad, err) : await(m, request, err);
 }
@@ -105,9 +116,9 @@ static enum status finish(struct mpi *m, int bad, union mpi_request *request, st
 static enum status mpi_exchange(struct ranks *r, const u8 *from, const i64 *begin, u8 *to,
                                 struct err *err)
 {
-    struct mpi       *m       = mpi_of(r);
-    union mpi_request request = { NULL };
-    int               own     = (int)(begin[r->rank + 1] - begin[r->rank]);
+    struct mpi      *m       = mpi_of(r);
+    union mpi_handle request = { NULL };
+    int              own     = (int)(begin[r->rank + 1] - begin[r->rank]);
     parts_of(m, begin);
     for (i32 i = 0; i < r->count; i++) m->own[i] = own, m->at[i] = i * own;
     return finish(m, m->abi->exchange(m, from + begin[0], to, &request), &request, err);
@@ -115,16 +126,16 @@ static enum status mpi_exchange(struct ranks *r, const u8 *from, const i64 *begi
 
 static enum status mpi_gather(struct ranks *r, u8 *data, const i64 *begin, struct err *err)
 {
-    struct mpi       *m       = mpi_of(r);
-    union mpi_request request = { NULL };
+    struct mpi      *m       = mpi_of(r);
+    union mpi_handle request = { NULL };
     parts_of(m, begin);
     return finish(m, m->abi->gather(m, data + begin[0], &request), &request, err);
 }
 
 static enum status mpi_spread(struct ranks *r, i32 root, void *data, i64 bytes, struct err *err)
 {
-    struct mpi       *m       = mpi_of(r);
-    union mpi_request request = { NULL };
+    struct mpi      *m       = mpi_of(r);
+    union mpi_handle request = { NULL };
     ASSERT(bytes <= INT32_MAX);
     return finish(m, m->abi->spread(m, data, (int)bytes, root, &request), &request, err);
 }
@@ -132,6 +143,24 @@ static enum status mpi_spread(struct ranks *r, i32 root, void *data, i64 bytes, 
 static enum status mpi_look(struct ranks *r, i64 since_ns, struct err *err)
 {
     return look(mpi_of(r), since_ns, err);
+}
+
+static enum status mpi_split(struct ranks *r, enum ranks_over over, i32 group, i32 place, i32 count,
+                             struct err *err)
+{
+    struct mpi *m = mpi_of(r), *to = m->groups[over];
+    int        *ints = to->counts;
+    *to              = (struct mpi){ .base     = { .table = r->table, .rank = place, .count = count },
+                                     .os       = m->os,
+                                     .limit_ns = m->limit_ns,
+                                     .abi      = m->abi,
+                                     .calls    = m->calls };
+    to->base.whole   = r;
+    take_ints(to, ints);
+    int bad = m->abi->split(m, group, place, to);
+    if (bad) return failed(m, bad, err);
+    r->over[over] = &to->base;
+    return STATUS_OK;
 }
 
 /* After a failure MPI is left as it is: its end waits for all, and one of them is gone. */
@@ -146,6 +175,7 @@ static const struct ranks_table table = { .name     = "mpi",
                                           .gather   = mpi_gather,
                                           .spread   = mpi_spread,
                                           .look     = mpi_look,
+                                          .split    = mpi_split,
                                           .close    = mpi_close };
 
 /* --- the beginning --- */
@@ -228,10 +258,11 @@ static enum status begin(struct mpi *m, struct arena *perm, struct err *err)
     m->base.rank   = rank;
     m->base.speaks = !rank;
     m->base.count  = count;
-    m->counts      = NEW(perm, int, 4 * (i64)count);
-    m->places      = m->counts + count;
-    m->own         = m->places + count;
-    m->at          = m->own + count;
+    take_ints(m, NEW(perm, int, 4 * (i64)count));
+    for (i32 i = OVER_MACHINE; i < OVER_COUNT; i++) {
+        m->groups[i]         = NEW(perm, struct mpi, 1);
+        m->groups[i]->counts = NEW(perm, int, 4 * (i64)count);
+    }
     return STATUS_OK;
 }
 
@@ -241,12 +272,17 @@ static enum status meet(struct mpi *m, struct arena *perm, struct err *err)
     struct ranks    *r         = &m->base;
     char             name[256] = { 0 };
     struct mpi_peer *peers     = NEW(perm, struct mpi_peer, r->count);
+    u64             *shards    = NEW(perm, u64, r->count);
+    struct str       given     = m->os->env(m->os, "FRUGAL_MACHINE");
     gethostname(name, sizeof name - 1);
-    peers[r->rank] = (struct mpi_peer){ xxh64(str_of(name)), getpid() };
+    u64 machine    = xxh64(str_of(name));
+    peers[r->rank] = (struct mpi_peer){ machine, given.len ? xxh64(given) : machine, getpid() };
     enum status st = ranks_gather(r, peers, r->count, sizeof *peers);
     if (st) return err_set(err, st, "%s", r->failed.text);
-    m->peers = peers;
+    m->peers      = peers;
+    r->machine_of = shards;
     for (i32 i = 0; i < r->count; i++) {
+        shards[i] = peers[i].shards;
         i32 first = 0; /* rank of its machine */
         while (peers[first].machine != peers[i].machine) first++;
         r->machines += first == i;

@@ -6,11 +6,12 @@
 
 struct mpi_peer {
     u64 machine; /* a hash of its name */
+    u64 shards;  /* of the name that FRUGAL_MACHINE gives it, or of the same */
     i64 pid;
 };
 
-/* One call that is under way: the ABI's own handle fits in it. */
-union mpi_request {
+/* One call that is under way, or a communicator: the ABI's own handle fits in it. */
+union mpi_handle {
     void *pointer;
     int   number;
 };
@@ -23,6 +24,8 @@ struct mpi {
     struct mpi_peer      *peers; /* by rank; NULL: not known yet */
     const struct mpi_abi *abi;
     struct mpi_calls     *calls;
+    union mpi_handle      comm;
+    struct mpi           *groups[OVER_COUNT];         /* room for those of ranks_by_machine */
     int                  *counts, *places, *own, *at; /* [count]: what MPI wants as int */
 };
 
@@ -33,10 +36,11 @@ struct mpi_abi {
     bool (*load)(struct mpi *m, void *library, struct arena *perm);
     int (*init)(struct mpi *m, int *thread_level);
     int (*size)(struct mpi *m, int *rank, int *count);
-    int (*exchange)(struct mpi *m, const void *from, void *to, union mpi_request *);
-    int (*gather)(struct mpi *m, void *data, union mpi_request *);
-    int (*spread)(struct mpi *m, void *data, int bytes, int root, union mpi_request *);
-    int (*test)(struct mpi *m, union mpi_request *, int *done);
+    int (*split)(struct mpi *m, int group, int place, struct mpi *to); /* blocks; to->comm */
+    int (*exchange)(struct mpi *m, const void *from, void *to, union mpi_handle *);
+    int (*gather)(struct mpi *m, void *data, union mpi_handle *);
+    int (*spread)(struct mpi *m, void *data, int bytes, int root, union mpi_handle *);
+    int (*test)(struct mpi *m, union mpi_handle *, int *done);
     int (*end)(struct mpi *m);
 };
 

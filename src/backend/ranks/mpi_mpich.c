@@ -7,7 +7,7 @@ typedef int handle;
 #define ABI_NAME "MPICH"
 #define IN_PLACE ((void *)-1)
 #define NO_STATUS ((void *)1)
-#define REQUEST(r) (&(r)->number)
+#define HANDLE(r) (&(r)->number)
 #include "backend/ranks/mpi_calls.h"
 
 static bool handles(struct mpi_calls *c, void *library)

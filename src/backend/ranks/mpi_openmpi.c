@@ -6,7 +6,7 @@ typedef void *handle;
 #define ABI_NAME "Open MPI"
 #define IN_PLACE ((void *)1)
 #define NO_STATUS NULL
-#define REQUEST(r) (&(r)->pointer)
+#define HANDLE(r) (&(r)->pointer)
 #include "backend/ranks/mpi_calls.h"
 
 static bool handles(struct mpi_calls *c, void *library)

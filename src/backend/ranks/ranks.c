@@ -13,14 +13,19 @@ static struct timed {
     return (struct timed){ os, os->now_ns(os) };
 }
 
-/* Keeps the first failure: what comes after it means nothing. */
+static struct ranks *whole(struct ranks *r) { return r->whole ? r->whole : r; }
+
+/* Keeps the first failure, of whichever group: what comes after it means nothing. */
 static enum status done(struct ranks *r, struct timed t, enum status st, const struct err *err)
 {
-    r->busy_ns += t.os->now_ns(t.os) - t.begin_ns;
-    if (st && !r->failed.status) r->failed = *err;
-    if (st) r->failed.status = st;
+    struct ranks *all = whole(r);
+    all->busy_ns += t.os->now_ns(t.os) - t.begin_ns;
+    if (st && !all->failed.status) all->failed = *err;
+    if (st) all->failed.status = st;
     return st;
 }
+
+static enum status failed(struct ranks *r) { return whole(r)->failed.status; }
 
 static void cut(const struct ranks *r, i64 count, i64 item, i64 *begin)
 {
@@ -62,7 +67,7 @@ enum status ranks_reduce(struct ranks *r, enum ranks_join how, enum dtype dtype,
     i64 item = dtype_bytes(dtype), most = RANKS_CHUNK_BYTES / item, begin[RANKS_MAX + 1];
     ASSERT(dtype == DT_F32 || (dtype == DT_F64 && how == RANKS_SUM));
     if (!r || r->count == 1) return STATUS_OK;
-    if (r->failed.status) return r->failed.status;
+    if (failed(r)) return failed(r);
     struct timed t  = begin_timed();
     struct err   e  = { 0 };
     enum status  st = STATUS_OK;
@@ -84,7 +89,7 @@ enum status ranks_reduce_scatter(struct ranks *r, enum dtype dtype, const void *
 {
     i64 item = dtype_bytes(dtype), begin[RANKS_MAX + 1];
     ASSERT((dtype == DT_F32 || dtype == DT_F64) && r);
-    if (r->failed.status) return r->failed.status;
+    if (failed(r)) return failed(r);
     struct timed t = begin_timed();
     struct err   e = { 0 };
     i64 part = ranks_part(count, r->count), most = ranks_scatter_chunk(count, item, r->count);
@@ -109,7 +114,7 @@ enum status ranks_reduce_scatter(struct ranks *r, enum dtype dtype, const void *
 
 enum status ranks_gather_parts(struct ranks *r, void *data, const i64 *begin)
 {
-    if (r->failed.status) return r->failed.status;
+    if (failed(r)) return failed(r);
     struct timed t = begin_timed();
     struct err   e = { 0 };
     return done(r, t, r->table->gather(r, data, begin, &e), &e);
@@ -138,7 +143,7 @@ enum status ranks_gather_equal(struct ranks *r, const void *own, void *to, i64 c
 enum status ranks_spread(struct ranks *r, i32 root, void *data, i64 bytes)
 {
     if (!r || r->count == 1) return STATUS_OK;
-    if (r->failed.status) return r->failed.status;
+    if (failed(r)) return failed(r);
     struct timed t  = begin_timed();
     struct err   e  = { 0 };
     enum status  st = STATUS_OK;
@@ -188,6 +193,71 @@ enum status ranks_agree(struct ranks *r, enum status st, struct err *err)
     }
     if (err) *err = said;
     return (enum status)all[who];
+}
+
+/* --- groups --- */
+
+struct ranks *ranks_over(struct ranks *r, i64 over)
+{
+    if (!r || over == OVER_ALL) return r;
+    ASSERT(over < OVER_COUNT && r->over[over]);
+    return r->over[over];
+}
+
+/* Of the ranks before `rank`: how many share its machine, and how many machines have come before its own. */
+static void place_of(const struct ranks *r, i32 rank, i32 *place, i32 *machine)
+{
+    i32 first = rank; /* of its machine */
+    *place = *machine = 0;
+    for (i32 i = rank - 1; i >= 0; i--) {
+        if (r->machine_of[i] != r->machine_of[rank]) continue;
+        first = i;
+        ++*place;
+    }
+    for (i32 i = 0; i < first; i++) {
+        i32 before = 0;
+        while (r->machine_of[before] != r->machine_of[i]) before++;
+        *machine += before == i;
+    }
+}
+
+static i32 count_of_machine(const struct ranks *r, i32 rank)
+{
+    i32 count = 0;
+    for (i32 i = 0; i < r->count; i++) count += r->machine_of[i] == r->machine_of[rank];
+    return count;
+}
+
+i32 ranks_holder(const struct ranks *r, i32 place)
+{
+    i32 rank = 0;
+    for (i32 seen = -1; rank < r->count; rank++) {
+        seen += r->machine_of[rank] == r->machine_of[0];
+        if (seen == place) break;
+    }
+    ASSERT(rank < r->count);
+    return rank;
+}
+
+enum status ranks_by_machine(struct ranks *r, i32 *place, i32 *places, struct err *err)
+{
+    i32 machine, each = count_of_machine(r, 0);
+    for (i32 i = 1; i < r->count; i++)
+        if (count_of_machine(r, i) != each)
+            return err_set(
+                err, STATUS_USAGE,
+                "train.shard_over=machine needs as many ranks on every machine: rank 0's "
+                "has %d and rank %d's %d",
+                each, i, count_of_machine(r, i));
+    place_of(r, r->rank, place, &machine);
+    *places = each;
+    if (each == 1 || each == r->count || r->over[OVER_MACHINE]) return STATUS_OK;
+    enum status st = r->table->split(r, OVER_MACHINE, machine, *place, each, err);
+    if (!st) st = r->table->split(r, OVER_COPIES, *place, machine, r->count / each, err);
+    if (st || r->shown) return st;
+    r->over[OVER_MACHINE]->group = machine;
+    r->over[OVER_COPIES]->group  = *place;
+    return STATUS_OK;
 }
 
 i32 ranks_differs(struct ranks *r, u64 hash)

@@ -27,6 +27,10 @@ struct ranks_table {
     enum status (*spread)(struct ranks *, i32 root, void *data, i64 bytes, struct err *);
     /* For whoever waits for the others without these calls, since then: are they still there? NULL: unknown. */
     enum status (*look)(struct ranks *, i64 since_ns, struct err *);
+    /* Those that call it with the same `group` become ranks of their own, in the order of `place`, of `count`. All ranks
+     * call it, once for each `over`. */
+    enum status (*split)(struct ranks *, enum ranks_over over, i32 group, i32 place, i32 count,
+                         struct err *);
     void (*close)(struct ranks *); /* after `failed` without waiting for anybody */
 };
 
@@ -35,11 +39,25 @@ struct ranks {
     i32                       rank, count;
     i32                       local, locals; /* among those on this machine */
     i32                       machines;
-    struct err                failed;
-    bool                      speaks; /* for all of them: rank 0, or who is left */
-    bool                      shown;  /* nobody is there: alike.h */
+    const u64 *
+        machine_of; /* by rank: equal where ranks share a machine, as train.shard_over=machine has it */
+    struct ranks
+        *whole; /* of whom these are some; NULL: these are all. It has `failed` and `busy_ns` */
+    i32  group; /* of several of its kind: which */
+    struct ranks *over[OVER_COUNT]; /* by enum ranks_over; NULL: there is no such group */
+    struct err    failed;
+    bool          speaks; /* for all of them: rank 0, or who is left */
+    bool          shown;  /* nobody is there: alike.h */
     i64 busy_ns; /* spent in these calls, waiting included: communication that nothing hides */
 };
+
+/* The ranks that an op's `over` names. */
+struct ranks *ranks_over(struct ranks *r, i64 over); /* r NULL: NULL */
+/* Makes the groups of enum ranks_over by machine, and says which of how many places of its machine this rank has. All
+ * ranks call it. USAGE: machines have different numbers of ranks. */
+enum status ranks_by_machine(struct ranks *r, i32 *place, i32 *places, struct err *err);
+/* The rank of rank 0's machine that has a place. */
+i32 ranks_holder(const struct ranks *r, i32 place);
 
 enum ranks_join { RANKS_SUM, RANKS_LARGEST };
 /* Of `count` numbers, which lie in the same order in each rank: joined in all of them, in place. `work` has

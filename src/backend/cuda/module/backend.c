@@ -710,6 +710,18 @@ static enum status cuda_link(struct backend *b, const struct backend_key *key, i
     return st;
 }
 
+static enum status cuda_split(struct backend *b, enum ranks_over over, i32 group, i32 place,
+                              i32 count, struct err *err)
+{
+    size_t      before = 0, after = 0, all_bytes = 0;
+    enum status st;
+    must(cudaMemGetInfo(&before, &all_bytes));
+    st = nccl_split(over, group, place, count, err);
+    must(cudaMemGetInfo(&after, &all_bytes));
+    cuda_of(b)->link_bytes += before > after ? (i64)(before - after) : 0;
+    return st;
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
@@ -754,6 +766,7 @@ static const struct backend_table cuda_table = {
     .device_bytes = cuda_device_bytes,
     .engine       = cuda_engine,
     .link         = cuda_link,
+    .split        = cuda_split,
     .close        = cuda_close,
 };
 

@@ -50,6 +50,7 @@ enum status nccl_load(struct err *err)
 #define F(field, symbol, arguments) nccl.loaded = nccl.loaded && find(library, symbol, &nccl.field);
     NCCL_FUNCTIONS(F)
 #undef F
+    find(library, "ncclCommSplit", &nccl.split);
     if (nccl.loaded) return STATUS_OK;
     return err_set(err, STATUS_WORLD,
                    "the NCCL library lacks calls of version 2.4: install a newer one");
@@ -72,39 +73,65 @@ enum status nccl_key(struct backend_key *key, struct err *err)
 
 enum status nccl_link(const struct backend_key *key, i32 rank, i32 ranks, struct err *err)
 {
-    ASSERT(nccl.loaded && !nccl.comm);
-    int result = nccl.init(&nccl.comm, ranks, *key, rank);
+    struct nccl_link *all = &nccl.links[OVER_ALL];
+    ASSERT(nccl.loaded && !all->comm);
+    int result = nccl.init(&all->comm, ranks, *key, rank);
     if (result) {
-        nccl.comm = NULL;
+        all->comm = NULL;
         return failed("cannot link the GPUs of all ranks", result, err);
     }
-    nccl.rank  = rank;
-    nccl.ranks = ranks;
+    all->rank  = rank;
+    all->ranks = ranks;
     return STATUS_OK;
 }
 
-bool nccl_linked(void) { return nccl.comm != NULL; }
+enum status nccl_split(enum ranks_over over, i32 group, i32 place, i32 count, struct err *err)
+{
+    struct nccl_link *to = &nccl.links[over];
+    ASSERT(nccl_linked() && !to->comm);
+    if (!nccl.split)
+        return err_set(err, STATUS_WORLD,
+                       "train.shard_over=machine needs NCCL 2.18 or later: install a newer one, or "
+                       "train.shard_over=all");
+    int result = nccl.split(nccl.links[OVER_ALL].comm, group, place, &to->comm, NULL);
+    if (result) {
+        to->comm = NULL;
+        return failed("cannot link the GPUs of a group of ranks", result, err);
+    }
+    to->rank  = place;
+    to->ranks = count;
+    return STATUS_OK;
+}
+
+bool nccl_linked(void) { return nccl.links[OVER_ALL].comm != NULL; }
 
 enum status nccl_status(struct err *err)
 {
-    int now = NCCL_OK;
-    if (!nccl.comm) return STATUS_OK;
-    int asked = nccl.async_error(nccl.comm, &now);
-    int bad   = nccl.failed ? nccl.failed : asked ? asked : now;
-    if (bad == NCCL_OK || bad == NCCL_UNDER_WAY) return STATUS_OK;
+    int bad = nccl.failed;
+    for (i32 i = OVER_COUNT - 1; !bad && i >= 0; i--) {
+        int now = NCCL_OK;
+        if (!nccl.links[i].comm) continue;
+        int asked = nccl.async_error(nccl.links[i].comm, &now);
+        bad       = asked ? asked : now == NCCL_UNDER_WAY ? NCCL_OK : now;
+    }
+    if (!nccl_linked() || bad == NCCL_OK || bad == NCCL_UNDER_WAY) return STATUS_OK;
     return failed("lost the link to another rank, or failed", bad, err);
 }
 
-void nccl_abort(void)
+/* Groups first: they were made from the link of all. */
+static void end_links(int (*end)(void *))
 {
-    if (nccl.comm) nccl.abort(nccl.comm);
-    nccl.comm = NULL;
+    for (i32 i = OVER_COUNT - 1; i >= 0; i--) {
+        if (nccl.links[i].comm) end(nccl.links[i].comm);
+        nccl.links[i].comm = NULL;
+    }
 }
+
+void nccl_abort(void) { end_links(nccl.abort); }
 
 void nccl_close(void)
 {
-    if (nccl.comm) nccl.destroy(nccl.comm);
-    nccl.comm   = NULL;
+    end_links(nccl.destroy);
     nccl.failed = NCCL_OK;
 }
 
@@ -139,19 +166,21 @@ static void copy(void *to, const void *from, i64 bytes, const struct gpu_call *c
         cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, c->gpu->stream);
 }
 
-/* A program for one rank needs no link, and has one where what that costs is measured. */
-static bool is_alone(const struct gpu_call *c)
+/* Those it reaches. A program for one rank needs no link, and has one where what that costs is measured: NULL, alone. */
+static const struct nccl_link *reached(const struct gpu_call *c)
 {
-    ASSERT(nccl.comm ? c->at->ranks == nccl.ranks : c->at->ranks == 1);
-    return !nccl.comm;
+    const struct nccl_link *l = &nccl.links[c->at->over];
+    ASSERT(l->comm ? c->at->ranks == l->ranks : c->at->ranks == 1);
+    return l->comm ? l : NULL;
 }
 
 static void run_ALL_REDUCE(const struct gpu_call *c)
 {
-    const struct tensor *x = &c->in[0];
-    if (is_alone(c)) return;
+    const struct tensor    *x = &c->in[0];
+    const struct nccl_link *l = reached(c);
+    if (!l) return;
     note(nccl.all_reduce(x->data, x->data, (size_t)x->count, type_of_numbers(x->type.dtype),
-                         c->at->largest ? NCCL_LARGEST : NCCL_ADD, nccl.comm, c->gpu->stream));
+                         c->at->largest ? NCCL_LARGEST : NCCL_ADD, l->comm, c->gpu->stream));
 }
 
 /* All parts have the same size for NCCL: what does not divide is summed from a copy with zeros behind it. */
@@ -168,10 +197,11 @@ static i64 work_REDUCE_SCATTER(const struct gpu_call *c)
 
 static void run_REDUCE_SCATTER(const struct gpu_call *c)
 {
-    const struct tensor *x     = &c->in[0];
-    i64                  bytes = type_bytes(x->type);
-    const void          *from  = x->data;
-    if (is_alone(c)) {
+    const struct tensor    *x     = &c->in[0];
+    i64                     bytes = type_bytes(x->type);
+    const void             *from  = x->data;
+    const struct nccl_link *l     = reached(c);
+    if (!l) {
         copy(c->out[0].data, x->data, bytes, c);
         return;
     }
@@ -180,28 +210,29 @@ static void run_REDUCE_SCATTER(const struct gpu_call *c)
         cudaMemsetAsync((u8 *)c->work + bytes, 0, (size_t)(c->work_bytes - bytes), c->gpu->stream);
         from = c->work;
     }
-    note(nccl.reduce_scatter(from, c->out[0].data, (size_t)ranks_part(x->count, nccl.ranks),
-                             type_of_numbers(x->type.dtype), NCCL_ADD, nccl.comm, c->gpu->stream));
+    note(nccl.reduce_scatter(from, c->out[0].data, (size_t)ranks_part(x->count, l->ranks),
+                             type_of_numbers(x->type.dtype), NCCL_ADD, l->comm, c->gpu->stream));
 }
 
 /* Parts that lie in their places and differ by one element at most: each goes to all. */
 static void run_ALL_GATHER(const struct gpu_call *c)
 {
-    const struct tensor *x    = &c->in[0];
-    i64                  item = dtype_bytes(x->type.dtype);
-    u8                  *data = x->data;
-    if (is_alone(c)) return;
-    i64 part = x->count / nccl.ranks;
-    if (x->count % nccl.ranks == 0) {
-        note(nccl.all_gather(data + nccl.rank * part * item, data, (size_t)(part * item), NCCL_U8,
-                             nccl.comm, c->gpu->stream));
+    const struct tensor    *x    = &c->in[0];
+    i64                     item = dtype_bytes(x->type.dtype);
+    u8                     *data = x->data;
+    const struct nccl_link *l    = reached(c);
+    if (!l) return;
+    i64 part = x->count / l->ranks;
+    if (x->count % l->ranks == 0) {
+        note(nccl.all_gather(data + l->rank * part * item, data, (size_t)(part * item), NCCL_U8,
+                             l->comm, c->gpu->stream));
         return;
     }
-    for (i32 i = 0; i < nccl.ranks; i++) {
-        i64 begin = ranks_begin(x->count, nccl.ranks, i);
-        i64 end   = ranks_begin(x->count, nccl.ranks, i + 1);
+    for (i32 i = 0; i < l->ranks; i++) {
+        i64 begin = ranks_begin(x->count, l->ranks, i);
+        i64 end   = ranks_begin(x->count, l->ranks, i + 1);
         note(nccl.broadcast(data + begin * item, data + begin * item,
-                            (size_t)((end - begin) * item), NCCL_U8, i, nccl.comm, c->gpu->stream));
+                            (size_t)((end - begin) * item), NCCL_U8, i, l->comm, c->gpu->stream));
     }
 }
 
@@ -212,24 +243,26 @@ static i64 work_GATHER_PARTS(const struct gpu_call *c)
 
 static void run_GATHER_PARTS(const struct gpu_call *c)
 {
-    const struct tensor *x = &c->in[0], *y = &c->out[0];
-    i64                  bytes = type_bytes(y->type);
-    void                *to    = c->work_bytes ? c->work : y->data;
-    if (is_alone(c)) {
+    const struct tensor    *x = &c->in[0], *y = &c->out[0];
+    i64                     bytes = type_bytes(y->type);
+    void                   *to    = c->work_bytes ? c->work : y->data;
+    const struct nccl_link *l     = reached(c);
+    if (!l) {
         copy(y->data, x->data, bytes, c);
         return;
     }
-    note(nccl.all_gather(x->data, to, (size_t)type_bytes(x->type), NCCL_U8, nccl.comm,
+    note(nccl.all_gather(x->data, to, (size_t)type_bytes(x->type), NCCL_U8, l->comm,
                          c->gpu->stream));
     copy(y->data, to, bytes, c);
 }
 
 static void run_RANK_BROADCAST(const struct gpu_call *c)
 {
-    const struct tensor *x = &c->in[0];
-    if (is_alone(c)) return;
+    const struct tensor    *x = &c->in[0];
+    const struct nccl_link *l = reached(c);
+    if (!l) return;
     note(nccl.broadcast(x->data, x->data, (size_t)type_bytes(x->type), NCCL_U8, (int)c->at->start,
-                        nccl.comm, c->gpu->stream));
+                        l->comm, c->gpu->stream));
 }
 
 /* --- rows of a table: all of all ranks, joined in their order --- */
@@ -278,14 +311,15 @@ static void run_ROWS_REDUCE(const struct gpu_call *c)
     struct rows r;
     u8         *work = c->work;
     rows_of(c, &r);
-    if (is_alone(c) || !work) return;
-    note(nccl.all_gather(c->in[1].data, work, (size_t)r.index, NCCL_U8, nccl.comm, c->gpu->stream));
-    note(nccl.all_gather(c->in[0].data, work + r.all_rows, (size_t)r.rows, NCCL_U8, nccl.comm,
+    const struct nccl_link *l = reached(c);
+    if (!l || !work) return;
+    note(nccl.all_gather(c->in[1].data, work, (size_t)r.index, NCCL_U8, l->comm, c->gpu->stream));
+    note(nccl.all_gather(c->in[0].data, work + r.all_rows, (size_t)r.rows, NCCL_U8, l->comm,
                          c->gpu->stream));
     copy(c->in[1].data, work, r.index, c);
     copy(c->in[0].data, work + r.all_rows, r.rows, c);
     r.call.work = work + r.work;
-    for (i32 i = 1; i < nccl.ranks; i++) {
+    for (i32 i = 1; i < l->ranks; i++) {
         r.join[2].data = work + r.all_rows + i * r.rows;
         r.join[3].data = work + i * r.index;
         r.kernel->run(&r.call);

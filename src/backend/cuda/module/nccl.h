@@ -2,10 +2,12 @@
  *
  * The library is found when a run of several ranks asks for it, and the module neither needs nor includes anything of
  * it: what its interface (nccl.h of NCCL 2) fixes is written down here, and tests/unit/test_nccl.c compares it with
- * that header where it is installed. One link a process, as there is one GPU a rank. */
+ * that header where it is installed. One link of all ranks a process, as there is one GPU a rank, and
+ * links of groups beside it. */
 #ifndef BACKEND_CUDA_MODULE_NCCL_H
 #define BACKEND_CUDA_MODULE_NCCL_H
 #include "backend/backend.h"
+#include "ir/collective.h"
 #ifdef __CUDACC__
 #error "C only"
 #endif
@@ -33,20 +35,29 @@ struct CUstream_st;
     F(broadcast, "ncclBroadcast",                                                                  \
       (const void *, void *, size_t, int type, int root, void *comm, struct CUstream_st *))
 
+/* Those that share a link: all ranks, or those of one group (enum ranks_over). */
+struct nccl_link {
+    void *comm; /* NULL: there is none */
+    i32   rank, ranks;
+};
+
 struct nccl {
 #define F(field, symbol, arguments) int(*field) arguments;
     NCCL_FUNCTIONS(F)
 #undef F
     const char *(*error_text)(int);
-    bool  loaded;
-    void *comm; /* NULL: there is no link */
-    i32   rank, ranks;
-    int   failed; /* of a collective that could not be begun */
+    /* ncclCommSplit, of NCCL 2.18 and later; NULL: it is older */
+    int (*split)(void *comm, int group, int place, void **to, void *config);
+    bool             loaded;
+    struct nccl_link links[OVER_COUNT];
+    int              failed; /* of a collective that could not be begun */
 };
 
 enum status nccl_load(struct err *err); /* once a process */
 enum status nccl_key(struct backend_key *key, struct err *err);
 enum status nccl_link(const struct backend_key *key, i32 rank, i32 ranks, struct err *err);
+/* A link of those that call it with the same `group`, beside that of all. Each waits for all. */
+enum status nccl_split(enum ranks_over over, i32 group, i32 place, i32 count, struct err *err);
 bool        nccl_linked(void);
 /* Of what was begun so far, or of the link itself. */
 enum status nccl_status(struct err *err);
