@@ -86,12 +86,11 @@ static void share_buffers(struct graph *g, const struct graph *train, const stru
     }
 }
 
-static void sum_copies(struct graph *g, const struct compile_config *c, i32 part)
+static void sum_copies(struct graph *g, const struct compile_config *c, i32 part, struct str name)
 {
     struct attrs at = over_copies(c);
     if (part < 0 || !shard_has_copies(c)) return;
-    graph_op(g, OP_ALL_REDUCE, str_cat(g->perm, g->values[part].name, STR(".copies")), &part, 1,
-             &at);
+    graph_op(g, OP_ALL_REDUCE, str_cat(g->perm, name, STR(".copies")), &part, 1, &at);
 }
 
 /* Hidden matrices are summed whole everywhere, the other groups dealt out. */
@@ -102,9 +101,9 @@ static void reduce_groups(struct graph *g, const struct compile_config *c,
     for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
         if (!group_count(train, which, which + 1, room)) continue;
         i32        grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
-        struct str name  = str_cat(g->perm, g->values[grads].name, STR(".sum"));
-        if (which == GROUP_HIDDEN) graph_op(g, OP_ALL_REDUCE, name, &grads, 1, &all);
-        else sum_copies(g, c, graph_op(g, OP_REDUCE_SCATTER, name, &grads, 1, &machine));
+        struct str name = g->values[grads].name, sum = str_cat(g->perm, name, STR(".sum"));
+        if (which == GROUP_HIDDEN) graph_op(g, OP_ALL_REDUCE, sum, &grads, 1, &all);
+        else sum_copies(g, c, graph_op(g, OP_REDUCE_SCATTER, sum, &grads, 1, &machine), name);
     }
 }
 
@@ -118,7 +117,7 @@ static void reduce_dealt(struct graph *g, const struct pass_input *in, struct ro
         bool left = which == GROUP_HIDDEN || (shard_has_copies(c) && !copies_summed_early(in));
         if (!left || !group_count(train, which, which + 1, room)) continue;
         i32 grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
-        if (which != GROUP_HIDDEN) sum_copies(g, c, grads);
+        if (which != GROUP_HIDDEN) sum_copies(g, c, grads, g->values[grads].name);
         else graph_op(g, OP_ALL_REDUCE, STR("grads/hidden.sum"), &grads, 1, &all);
     }
 }

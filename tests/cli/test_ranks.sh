@@ -101,6 +101,42 @@ for ranks in "2 2 state state" "3 2 state all" "1 3 none state" "2 1 all none"; 
   same_numbers whole.muon.safetensors resumed.safetensors || fail "muon, $ranks: resumed with other bits"
 done
 
+# Sharded inside each of two machines, for which FRUGAL_MACHINE stands on this one; rank 2 is the first machine's. Any other number, grouping and
+# sharding resumes, and the same one with the same bits.
+# machines SETTINGS...: 2 x 2 ranks
+machines() {
+  $launcher -n 1 env FRUGAL_MACHINE=a "$frugal" train run.yaml $short "$@" : -n 1 env FRUGAL_MACHINE=b "$frugal" train run.yaml $short "$@" : \
+    -n 1 env FRUGAL_MACHINE=a "$frugal" train run.yaml $short "$@" : -n 1 env FRUGAL_MACHINE=b "$frugal" train run.yaml $short "$@"
+}
+tail -n 4 <(losses short.one.json) >expected
+for shard in state all; do
+  over="train.shard=$shard train.shard_over=machine"
+  machines $over train.out=hybrid.$shard.safetensors --json >hybrid.json 2>hybrid.err || fail "2 x 2, $shard: $(cat hybrid.err)"
+  near short.one.json hybrid.json 8
+  rm -rf kept
+  machines $over train.steps=3 checkpoint.dir=kept >/dev/null 2>first.err || fail "2 x 2, $shard, saved: $(cat first.err)"
+  cp -r kept kept.again
+  machines $over checkpoint.dir=kept train.out=resumed.safetensors --json >resumed.json 2>second.err || fail "2 x 2, $shard, resumed: $(cat second.err)"
+  near <(sed 's/^/"event":"step",/' expected) resumed.json 4
+  same_numbers hybrid.$shard.safetensors resumed.safetensors || fail "2 x 2, $shard: resumed with other bits"
+  for ranks in "1 none" "2 all" "3 state"; do
+    set -- $ranks
+    rm -rf kept && cp -r kept.again kept
+    $launcher -n $1 "$frugal" train run.yaml $short train.shard=$2 checkpoint.dir=kept --json >resumed.json 2>second.err || fail "2 x 2 $shard, then $ranks: $(cat second.err)"
+    near <(sed 's/^/"event":"step",/' expected) resumed.json 4
+  done
+  rm -rf kept kept.again
+  $launcher -n 3 "$frugal" train run.yaml $short train.shard=all train.steps=3 checkpoint.dir=kept >/dev/null 2>first.err || fail "3, all: $(cat first.err)"
+  machines $over checkpoint.dir=kept --json >resumed.json 2>second.err || fail "3 all, then 2 x 2 $shard: $(cat second.err)"
+  near <(sed 's/^/"event":"step",/' expected) resumed.json 4
+done
+same_numbers hybrid.state.safetensors hybrid.all.safetensors || fail "2 x 2: state and all have other bits"
+over="train.shard=state train.shard_over=machine"
+$launcher -n 2 env FRUGAL_MACHINE=a "$frugal" train run.yaml $over : -n 1 env FRUGAL_MACHINE=b "$frugal" train run.yaml $over >wrong.out 2>&1 && fail "2 + 1 ranks"
+[ "$(grep -c "needs as many ranks on every machine: rank 0's has 2 and rank 2's 1" wrong.out)" = 1 ] || fail "2 + 1 ranks: $(cat wrong.out)"
+$launcher -n 1 env FRUGAL_MACHINE=a "$frugal" train run.yaml $short $over : -n 1 env FRUGAL_MACHINE=b "$frugal" train run.yaml $short $over >wrong.out 2>&1 || fail "2 x 1"
+grep -q 'shards nothing: every machine has one rank' wrong.out || fail "2 x 1 is not noted: $(cat wrong.out)"
+
 # What a rank costs that has no other: nothing but time, so the numbers are the same.
 FRUGAL_ONE_RANK=1 $launcher -n 1 "$frugal" train run.yaml $short train.out=alone.safetensors >/dev/null 2>alone.err || fail "one rank: $(cat alone.err)"
 "$frugal" train run.yaml $short train.out=plain.safetensors >/dev/null 2>&1

@@ -24,6 +24,15 @@ for ranks in 1 8; do
   run 0 show xl.yaml --json --ranks $ranks train.shard=all
   near $((16 * parameters / ranks)) "all, $ranks ranks"
 done
+# In 2 machines of 4: what 4 ranks have.
+run 0 show xl.yaml --json --ranks 2x4 train.shard=state train.shard_over=machine
+near $((8 * parameters + 8 * parameters / 4)) "state, 2 x 4 ranks"
+run 0 show xl.yaml --json --ranks 2x4 train.shard=all train.shard_over=machine
+near $((16 * parameters / 4)) "all, 2 x 4 ranks"
+run 2 show xl.yaml --ranks 2x0
+has err 'nor MxN for M machines with N each'
+run 2 show xl.yaml train.shard_over=machine
+has err 'train.shard'
 run 2 show xl.yaml --ranks 0
 has err 'from 1 to'
 run 2 show xl.yaml --ranks 9
@@ -41,6 +50,12 @@ run 0 show small.yaml --text --ranks 2 train.shard=state
 has out 'all_gather'
 run 0 show small.yaml --text --ranks 2 train.shard=all
 has out 'gather_parts'
+for shard in state all; do
+  run 0 show small.yaml --text --ranks 2x2 train.shard=$shard train.shard_over=machine
+  has out 'reduce_scatter.*ranks=2 over=1'
+  has out 'all_reduce.*ranks=2 over=2'
+done
+has out 'gather_parts.*ranks=2 over=1'
 run 0 show small.yaml --text
 lacks out 'reduce_scatter|all_reduce|all_gather|gather_parts'
 
@@ -55,6 +70,16 @@ for shard in none state all; do
   $launcher -n 2 "$frugal" train small.yaml --json train.shard=$shard train.out= >ran.json 2>err || fail "two ranks"
   used=$(grep '"event":"done"' ran.json | grep -o '"arena_bytes_used":[0-9]*' | grep -o '[0-9]*$')
   [ "$planned" = "$used" ] || fail "$shard: show says $planned bytes, a run took $used"
+done
+for shard in state all; do
+  [ -n "$launcher" ] || break
+  over="train.shard=$shard train.shard_over=machine"
+  run 0 show small.yaml --json --ranks 2x2 $over
+  planned=$(number arena_bytes)
+  $launcher -n 2 env FRUGAL_MACHINE=a "$frugal" train small.yaml --json $over train.out= : \
+    -n 2 env FRUGAL_MACHINE=b "$frugal" train small.yaml --json $over train.out= >ran.json 2>err || fail "2 x 2 ranks"
+  used=$(grep '"event":"done"' ran.json | grep -o '"arena_bytes_used":[0-9]*' | grep -o '[0-9]*$')
+  [ "$planned" = "$used" ] || fail "$shard in machines: show says $planned bytes, a run took $used"
 done
 # A step that cannot be cut says what it is cut by, not "a batch of 1 samples".
 run 2 show small.yaml --ranks 5 train.batch=13 train.micro_batch=1

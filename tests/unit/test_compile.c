@@ -126,6 +126,18 @@ static struct compile_config sharded_config(void)
     return c;
 }
 
+/* Rank 3 of 4, which has place 1 on the second of two machines. */
+static struct compile_config hybrid_config(enum shard_kind shard)
+{
+    struct compile_config c = small_config();
+    c.shard                 = shard;
+    c.rank                  = 3;
+    c.ranks                 = 4;
+    c.place                 = 1;
+    c.places                = 2;
+    return c;
+}
+
 /* Rank 1 of 2, which sum gradients: in the update, or as they come where there is a queue for that. */
 static struct compile_config summed_config(void)
 {
@@ -159,6 +171,11 @@ TEST(text_read_back_prints_the_same_text)
     read_back(&some, 1, perm, scratch);
     read_back(&some, 2, perm, scratch);
     read_back(&sums, 2, perm, scratch);
+    for (enum shard_kind k = SHARD_STATE; k <= SHARD_ALL; k++) {
+        struct compile_config copied = hybrid_config(k);
+        read_back(&copied, 1, perm, scratch);
+        read_back(&copied, 2, perm, scratch);
+    }
 }
 
 static struct str read_file(struct arena *perm, const char *path)
@@ -196,6 +213,10 @@ TEST(programs_agree_with_the_golden_text)
     check_golden("tests/golden/small_sharded.program", &some, 1, perm, scratch);
     check_golden("tests/golden/small_ahead.program", &some, 2, perm, scratch);
     check_golden("tests/golden/small_early.program", &sums, 2, perm, scratch);
+    struct compile_config state = hybrid_config(SHARD_STATE), all = hybrid_config(SHARD_ALL);
+    check_golden("tests/golden/small_hybrid_state.program", &state, 1, perm, scratch);
+    check_golden("tests/golden/small_hybrid_all.program", &all, 1, perm, scratch);
+    check_golden("tests/golden/small_hybrid_early.program", &all, 2, perm, scratch);
 }
 
 /* The verifier is the second opinion: it must see a layout that is wrong. */

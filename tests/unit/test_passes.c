@@ -2,6 +2,7 @@
 #include "compile/compile_int.h"
 #include "harness.h"
 #include "ir/build.h"
+#include "ir/collective.h"
 
 /* A table of many rows, two hidden layers, each a block, and a head; sizes that 8-bit products take. */
 enum { BATCH = 16, WIDTH = 32, CLASSES = 16, ROWS = 1000 };
@@ -56,6 +57,9 @@ static struct compile_config whole_config(void)
                                     .eval_batch = BATCH };
 }
 
+/* Of its 4 ranks so many share a machine and one sharded state; 0: all do. */
+static i32 places;
+
 struct bench {
     struct compile_config config;
     struct target         target;
@@ -72,15 +76,18 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
     b->config         = whole_config();
     bool ahead = !strcmp(pass, "ahead"), early = !strcmp(pass, "early");
     if (ahead || !strcmp(pass, "deal")) b->config.shard = SHARD_ALL;
-    b->target = (struct target){ .name = STR("test"), .align_bytes = 64 };
-    if (ahead || early) b->target.queues = 2;
-    b->in = (struct pass_input){ .config = &b->config,
-                                 .target = &b->target,
-                                 .id     = PROGRAM_ADD,
-                                 .build  = build_net,
-                                 .batch  = BATCH };
-    if (early) b->config.accumulate = 1;
-    if (early) b->in.id = PROGRAM_TRAIN;
+    else if (places) b->config.shard = SHARD_STATE;
+    b->config.places = places;
+    b->target        = (struct target){ .name = STR("test"), .align_bytes = 64 };
+    if (ahead || early || places) b->target.queues = 2;
+    b->in     = (struct pass_input){ .config = &b->config,
+                                     .target = &b->target,
+                                     .id     = PROGRAM_ADD,
+                                     .build  = build_net,
+                                     .batch  = BATCH };
+    bool once = early || (places && b->config.shard == SHARD_ALL);
+    if (once) b->config.accumulate = 1;
+    if (once) b->in.id = PROGRAM_TRAIN;
     if (update || square) {
         run_to(b, "accumulate", perm, scratch);
         b->in.train = b->g;
@@ -219,7 +226,25 @@ static void buffer_not_shared(struct graph *g)
     i32 own = graph_value(g, VALUE_BUFFER, STR("stat"), type_of(DT_F32, shape_1(1)));
     graph_op(g, OP_RANK_BROADCAST, STR("again"), &own, 1, &of_op(g, OP_ALL_REDUCE, false)->at);
 }
-static void too_few_ranks(struct graph *g) { of_op(g, OP_ALL_REDUCE, false)->at.ranks = 2; }
+static void         too_few_ranks(struct graph *g) { of_op(g, OP_ALL_REDUCE, false)->at.ranks = 2; }
+static struct node *of_copies(struct graph *g)
+{
+    i32 i = 0;
+    while (i < g->node_count && g->nodes[i].at.over != OVER_COPIES) i++;
+    CHECK(i < g->node_count);
+    return &g->nodes[i];
+}
+static void copies_not_summed(struct graph *g) { of_copies(g)->op = OP_ALL_GATHER; }
+static void copies_summed_twice(struct graph *g)
+{
+    const struct node *n = of_copies(g);
+    graph_op(g, OP_ALL_REDUCE, STR("again"), n->in, 1, &n->at);
+}
+static void too_many_copies(struct graph *g) { of_copies(g)->at.ranks = 4; }
+static void machine_is_all(struct graph *g)
+{
+    of_op(g, OP_REDUCE_SCATTER, false)->at.over = OVER_ALL;
+}
 static void updated_twice(struct graph *g)
 {
     const struct node *n = of_op(g, OP_MUON, false);
@@ -308,12 +333,44 @@ static const struct {
     { "fuse", dead_node, "nothing reads what dead makes" },
 };
 
+/* The same with copies in two machines of two ranks. */
+static const struct {
+    const char *pass;
+    void (*break_it)(struct graph *g);
+    const char *said;
+} copied[] = {
+    { "shard", copies_not_summed, "not every gradient is summed over the ranks once" },
+    { "shard", copies_summed_twice, "not every gradient is summed over the ranks once" },
+    { "shard", too_many_copies, "is not over all ranks of its group" },
+    { "shard", machine_is_all, "is not over all ranks of its group" },
+    { "deal", copies_not_summed, "is not summed over the ranks" },
+    { "deal", copies_summed_twice, "is not summed over the ranks" },
+    { "deal", machine_is_all, "is not summed over the ranks" },
+};
+
 static const struct pass *pass_named(const char *name)
 {
     const struct pass *p;
     for (i32 i = 0; (p = pass_at(i)); i++)
         if (!strcmp(p->name, name)) return p;
     return NULL;
+}
+
+TEST(sums_over_copies_are_checked)
+{
+    for (i64 i = 0; i < COUNT_OF(copied); i++) {
+        struct bench b;
+        struct arena room = *perm;
+        struct err   err  = { 0 };
+        places            = 2;
+        run_to(&b, copied[i].pass, &room, scratch);
+        places = 0;
+        copied[i].break_it(b.g);
+        enum status st = pass_named(copied[i].pass)->holds(b.g, &b.in, scratch, &err);
+        if (st != STATUS_WORLD || !strstr(err.text, copied[i].said))
+            harness_fail(__FILE__, __LINE__, "%s, %s: %s", copied[i].pass, copied[i].said,
+                         err.text);
+    }
 }
 
 TEST(every_rule_holds_after_its_pass_and_catches_what_breaks_it)
