@@ -253,13 +253,14 @@ def figure(value):
 
 class Record:
     """A table as it grows: on the screen and in the day's files, the one for people and the one with
-    an object a line for programs. `line` makes a row's text of its object; a trial is not kept."""
+    an object a line for programs. `line` makes a row's text of its object; a trial is not kept. BENCH_RESULTS names another folder for both."""
 
     def __init__(self, name, head, line, about, as_json, kept=True):
-        os.makedirs(RESULTS, exist_ok=True)
+        folder = os.environ.get("BENCH_RESULTS") or RESULTS
+        os.makedirs(folder, exist_ok=True)
         self.head, self.line, self.about = head, line, about
         self.as_json, self.kept = as_json, kept
-        self.path = os.path.join(RESULTS, f"{name}-{about['date'][:10]}")
+        self.path = os.path.join(folder, f"{name}-{about['date'][:10]}")
         self.begun = False
         if not as_json:
             print(head, flush=True)

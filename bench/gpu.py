@@ -2,21 +2,23 @@
 
 Correctness on a GPU is checked by tests/gpu/run.
 
-    gpu.py [--json] [--torch=PYTHON] [--modes=MODE,...] [--tokens=DIR] [--models=DIR] [ROW...]
+    gpu.py [--json] [--torch=PYTHON] [--modes=MODE,...] [--tokens=DIR] [--models=DIR] [--warm] [--resume] [ROW...]
 
 Rows
+    models   all of gpt2 gpt2-xl fp8 resnet50 resnet20 bert bert-large llama ranker sm80: every kind of model beside PyTorch
     gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
     recompute  the same with every block recomputed
     gpt2-xl  GPT-2 1558M, batch 16
     order    both, with the same bits each time and with attention's gradient added up as it comes (train.deterministic)
     wide     both, with train.wide_sums
-    fp8      the large one with hidden layers' products on 8-bit operands: off, where it pays, wherever it can
+    fp8      the large one with hidden layers' products on 8-bit operands where it pays, beside PyTorch's in bf16
     resnet   ResNet-20, batch 128, in fp32 and bf16: images/s
     resnet50 ResNet-50, 224 x 224, batch 256, bf16: images/s with and without train.deterministic, seconds to the fifth step, cold and warm
     resnet20 ResNet-20, 32 x 32, batch 512, likewise
     bert     BERT-base on sequences of 20 to 127 tokens, batch 128, bf16: sequences/s, beside PyTorch's padded and packed
     bert-large  the same of 24 blocks of 1,024 on sequences of 64 to 384 tokens, batch 32
-    llama    a decoder of Llama's kind, 0.9 G parameters: tokens/s at T 2,048, 8,192 and, every block recomputed, 32,768
+    llama    a decoder of Llama's kind, 0.9 G parameters: tokens/s at T 2,048, 8,192 and, every block recomputed, 32,768; llama-2048, llama-8192 and
+             llama-32768 are one each
     sm80     the module as built for compute capability 8.0, compiled by the driver for this card: every op against the naive kernels, speed of
              GPT-2 124M and ResNet-50
     lora     fine-tuning shapes of real models with random weights, 2,048 tokens: adapters of rank 16 on all seven matrices of Llama-3.1-8B in
@@ -38,6 +40,11 @@ reduce-overhead (--modes: only these, which saves minutes of compiling), with th
 empty); DIR of --tokens holds tokens as u16, train.bin and val.bin. The folders of lora and generate, 16 GB, are made in memory and deleted at the end, or
 made and kept in DIR of --models, for another call; the rows' PyTorch needs transformers, accelerate, PEFT and bitsandbytes, warms up side by side
 and is timed alone (gpu_models.py). `text` starts with an empty tuning cache.
+
+Each figure is in the day's files as soon as it is there (BENCH_RESULTS names another folder for them), and what PyTorch measured on this card within
+two hours is not measured again, so that a call that was cut off loses one row at most; --resume leaves out rows that this commit finished on this
+card. --warm has PyTorch compile the models of all rows before the first one is measured, several side by side: its compiler works on one core of
+the processor most of the time. Its seconds to the fifth step are those with compiled code in its cache then.
 The exit code is 1 if a must was missed, 3 if a row failed.
 """
 import functools
@@ -49,6 +56,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import stall
@@ -68,9 +76,9 @@ def tool(name):
     return path
 
 
-def torch_begins(options, *arguments):
+def torch_begins(options, *arguments, **more):
     """The peer at work, or None without one."""
-    return options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_peer.py"), *map(str, arguments)])
+    return options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_peer.py"), *map(str, arguments)], **more)
 
 
 def torch_ends(process):
@@ -83,14 +91,54 @@ def torch_ends(process):
     return json.loads(words.splitlines()[-1])
 
 
+# ---- what PyTorch measured, kept in build/bench ----
+
+FRESH_S = 2 * 3600  # it drifts with the card's temperature, and a card is lent for an hour
+
+
 @functools.cache
-def torch_measured(torch, *arguments):
-    return torch_ends(torch_begins({"torch": torch}, *arguments))
+def card():
+    return first_line(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"])
+
+
+def kept_file(name):
+    path = os.path.join(DATA, name)
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return json.load(f)
+
+
+def keep(name, key, value):
+    put(name, json.dumps({**kept_file(name), key: value}).encode())
+
+
+def jobs_of(choices):
+    """Arguments of one call that does them all."""
+    return [word for choice in choices for word in ("--", *choice)][1:]
+
+
+def torch_all(options, *choices):
+    """What the peer says of each of these lists of arguments, {} where it failed: in one process, those that are not known yet."""
+    if not options["torch"]:
+        return [{} for _ in choices]
+    keys = [f"{card()} {options['torch']} {' '.join(map(str, choice))}" for choice in choices]
+    known = kept_file("peers.json")
+    open_jobs = [i for i, key in enumerate(keys) if time.time() - known.get(key, {}).get("at", 0) > FRESH_S]
+    if open_jobs:
+        lines = torch_begins(options, *jobs_of([choices[i] for i in open_jobs]))
+        for i, line in zip(open_jobs, lines.stdout):
+            keep("peers.json", keys[i], {**json.loads(line), "at": time.time()})
+        lines.wait()
+    known = kept_file("peers.json")
+    for key in keys:
+        if "ms" not in known.get(key, {}) and "seconds" not in known.get(key, {}):
+            print(f"PyTorch: {key}: {known.get(key, {}).get('failed') or last_words()}", file=sys.stderr)
+    return [known[key] if key in known and "failed" not in known[key] else {} for key in keys]
 
 
 def torch_says(options, *arguments):
-    """Measured once, though several rows ask."""
-    return torch_measured(options["torch"], *arguments)
+    return torch_all(options, arguments)[0]
 
 
 MODES = ("default", "reduce-overhead")  # of torch.compile
@@ -103,20 +151,73 @@ def modes_of(options):
 def best_of(options, key, *choices):
     """What the peer says with the best of these arguments; one that fails, as CUDA graphs of a large model may, is left out."""
     best = {}
-    for arguments in choices:
-        try:
-            said = torch_says(options, *arguments)
-        except Failed as why:
-            print(why, file=sys.stderr)
-            continue
+    for arguments, said in zip(choices, torch_all(options, *choices)):
         best = max(best, {**said, "of": arguments}, key=lambda p: p.get(key, 0))
     return best
 
 
-def torch_gpt(options, shape, kinds=("cudnn", "flash")):
+SMALL, LARGE = (12, 768, 12, 64), (48, 1600, 25, 16)  # GPT-2: blocks, width, heads, batch
+ENCODER, LARGE_ENCODER = (12, 768, 12, 128, 128, 20, 127, 60), (24, 1024, 16, 384, 32, 64, 384, 60)
+LLAMA = (("2,048", 2048, 8, "none", 1.12), ("8,192", 8192, 2, "none", 1.1), ("32,768, recomputed", 32768, 1, "all", 1.1))
+
+
+def gpt_jobs(options, shape):
+    kinds = ("cudnn", "flash") if shape == SMALL else ("cudnn",)  # compiling the large one takes minutes; cuDNN's won there too
+    return [("speed", *shape, 20, kind, modes_of(options)[0]) for kind in kinds]
+
+
+def image_jobs(options, depth, batch, steps):
+    return [("images", depth, batch, steps, mode) for mode in modes_of(options)]
+
+
+def encoder_jobs(options, shape):
+    return [("encoder", *shape, mode) for mode in (*modes_of(options), "packed")]
+
+
+def decoder_jobs(options, context, batch, recompute):
+    return [("decoder", context, batch, 8, int(recompute != "none"), mode) for mode in modes_of(options)]
+
+
+def click_jobs(options):
+    return [("clicks", 1000000, 64, 8192, 40, mode) for mode in ("eager", *modes_of(options))]
+
+
+# By row: GiB that PyTorch takes for it, and its jobs; those that take longest to compile first.
+WARMED = {
+    "gpt2-xl": lambda o: [(68, gpt_jobs(o, LARGE))],
+    **{f"llama-{sizes[0]}": lambda o, sizes=sizes: [(34, decoder_jobs(o, *sizes))] for _, *sizes, _ in LLAMA},
+    "resnet50": lambda o: [(14, image_jobs(o, 50, 256, 40))],
+    "bert-large": lambda o: [(18, encoder_jobs(o, LARGE_ENCODER))],
+    "bert": lambda o: [(12, encoder_jobs(o, ENCODER))],
+    "gpt2": lambda o: [(30, gpt_jobs(o, SMALL))],
+    "resnet20": lambda o: [(4, image_jobs(o, 20, 512, 200))],
+    "ranker": lambda o: [(24, click_jobs(o))],
+}
+SAME_PEERS = {"fp8": ["gpt2-xl"], "sm80": ["gpt2", "resnet50"], "llama": [f"llama-{context}" for _, context, *_ in LLAMA]}  # which rows PyTorch does them for
+
+
+def warm(options, rows):
+    """As many side by side as the card has memory for."""
+    needed = {peer for row in rows for peer in SAME_PEERS.get(row, [row])}
+    waiting = [one for row in WARMED if row in needed for one in WARMED[row](options)]
+    free, running = 134, []
+    while waiting or running:
+        for gib, process in [one for one in running if one[1].poll() is not None]:
+            running.remove((gib, process))
+            process.communicate()
+            free += gib
+        for gib, jobs in [one for one in waiting]:
+            if gib <= free:
+                waiting.remove((gib, jobs))
+                running.append((gib, torch_begins(options, *jobs_of(jobs))))
+                free -= gib
+        time.sleep(0.2)
+
+
+def torch_gpt(options, shape):
     """The faster of both kinds of attention, and with that one the faster mode."""
-    first, *others = modes_of(options)
-    best = best_of(options, "tokens_s", *[("speed", *shape, 20, kind, first) for kind in kinds])
+    others = modes_of(options)[1:]
+    best = best_of(options, "tokens_s", *gpt_jobs(options, shape))
     again = best_of(options, "tokens_s", *[(*best["of"][:-1], mode) for mode in others]) if best.get("tokens_s") else {}
     return max(best, again, key=lambda p: p.get("tokens_s", 0))
 
@@ -152,9 +253,10 @@ def figure(name, what, value, unit, peer=None, must=None, aim=None, more=True, s
             "must": must, "aim": aim, "met": met}
 
 
-def gpt(name, options, settings, shape, steps, must, aim, five, memory):
-    kinds = ("cudnn", "flash") if shape[0] < 48 else ("cudnn",)  # compiling the large one takes minutes; cuDNN's won there too
-    best = torch_gpt(options, shape, kinds)
+def gpt(name, options, settings, shape, steps, musts, aim, five, memory):
+    """musts: times PyTorch's speed, and tokens/s where that is not measured."""
+    best = torch_gpt(options, shape)
+    must = musts[0] * best["tokens_s"] if best.get("tokens_s") else musts[1]
     ours = run("bench/gpu/gpt.yaml", f"train.steps={steps}", *settings)
     rate = shape[3] * 1024 / ours["ms"] * 1e3
     yield figure(name, "speed", rate, "tokens/s", best.get("tokens_s"), must, aim)
@@ -164,7 +266,7 @@ def gpt(name, options, settings, shape, steps, must, aim, five, memory):
 
 
 def row_gpt2(options):
-    yield from gpt("gpt2", options, [], (12, 768, 12, 64), 60, 570e3, 640e3, (5, 2), (26, 20))
+    yield from gpt("gpt2", options, [], SMALL, 60, (1.17, 570e3), 660e3, (5, 2), (26, 20))
 
 
 def row_recompute(options):
@@ -174,7 +276,7 @@ def row_recompute(options):
 
 
 def row_gpt2_xl(options):
-    yield from gpt("gpt2-xl", options, XL, (48, 1600, 25, 16), 16, 51500, 56000, (10, 5), (None, None))
+    yield from gpt("gpt2-xl", options, XL, LARGE, 16, (1.14, 51500), 57e3, (10, 5), (None, None))
 
 
 def both_sizes(row, *settings):
@@ -194,10 +296,9 @@ def row_wide(options):
 
 
 def row_fp8(options):
-    for value in ("off", "auto", "on"):
-        ours = run("bench/gpu/gpt.yaml", *XL, "train.steps=16", f"train.fp8={value}")
-        yield figure("fp8", f"1558M, train.fp8={value}, loss {ours['losses'][16]:.4f}", 16384 / ours["ms"] * 1e3, "tokens/s",
-                     aim=65000 if value != "off" else None)
+    theirs = torch_gpt(options, LARGE).get("tokens_s")
+    ours = run("bench/gpu/gpt.yaml", *XL, "train.steps=16", "train.fp8=auto")
+    yield figure("fp8", f"1558M, train.fp8=auto, loss {ours['losses'][16]:.4f}; torch bf16", 16384 / ours["ms"] * 1e3, "tokens/s", theirs, theirs and 1.28 * theirs, 66e3)
 
 
 def row_resnet(options):
@@ -220,7 +321,7 @@ def make_pictures(size, count, classes):
 def images(depth, options, size, batch, steps, must, five):
     name = f"resnet{depth}"
     make_pictures(size, 8 * batch, 10 if depth == 20 else 250)
-    best = best_of(options, "images_s", *[("images", depth, batch, steps, mode) for mode in modes_of(options)])
+    best = best_of(options, "images_s", *image_jobs(options, depth, batch, steps))
     peer, once = best.get("images_s"), f"train.steps={steps}"
     no_cache()
     ours = {what: run(f"bench/gpu/{name}.yaml", once, *more) for what, more in (
@@ -252,17 +353,12 @@ def encoder(name, options, shape, settings, musts, aims):
     """Median step of ours over batches of different lengths; torch's batch is always the same one."""
     batch, least, most = shape[4:7]
     make_lines(least, most)
-    peers = {mode: torch_says(options, "encoder", *shape, mode) for mode in ("default", "reduce-overhead")}
-    try:
-        peers["packed"] = torch_says(options, "encoder", *shape, "packed")
-    except Failed as why:  # a torch without attention for packed sequences
-        print(why, file=sys.stderr)
-        peers["packed"] = {}
-    padded = max((peers[mode] for mode in ("default", "reduce-overhead")), key=lambda p: p.get("sequences_s", 0))
+    *both, packed = torch_all(options, *encoder_jobs(options, shape))  # {}: a torch without attention for packed sequences
+    padded = max(both, key=lambda p: p.get("sequences_s", 0))
     no_cache()
     ours = run("bench/gpu/bert.yaml", *settings)
     rate = batch / ours["ms"] * 1e3
-    for what, peer, must, aim in zip(("padded", "packed"), (padded, peers["packed"]), musts, aims):
+    for what, peer, must, aim in zip(("padded", "packed"), (padded, packed), musts, aims):
         theirs = peer.get("sequences_s")
         yield figure(name, f"speed; torch {what}", rate, "seq/s", theirs, theirs and must and must * theirs, theirs and aim and aim * theirs)
     yield figure(name, "fifth step done after", ours["five_steps_s"], "s", padded.get("five_steps_s"), more=False)
@@ -270,39 +366,34 @@ def encoder(name, options, shape, settings, musts, aims):
 
 
 def row_bert(options):
-    yield from encoder("bert", options, (12, 768, 12, 128, 128, 20, 127, 60), [], (1.6, 1.1), (2.0, 1.25))
+    yield from encoder("bert", options, ENCODER, [], (1.6, 1.1), (2.0, 1.25))
 
 
 def row_bert_large(options):
     large = ["model.depth=24", "model.width=1024", "model.heads=16", "data.context=384", "train.batch=32"]
-    yield from encoder("bert-large", options, (24, 1024, 16, 384, 32, 64, 384, 60), large, (1.4, None), (1.8, None))
+    yield from encoder("bert-large", options, LARGE_ENCODER, large, (1.4, None), (1.8, None))
 
 
 PEAK_GIB = 19.5  # of PyTorch's at T 32,768, where it is not measured in the same run
-LLAMA = (("2,048", 2048, 8, "none", 1.12), ("8,192", 8192, 2, "none", 1.1), ("32,768, recomputed", 32768, 1, "all", 1.1))
 
 
 def decoder_run(context, batch, recompute, *more):
     return run("bench/gpu/llama.yaml", f"data.context={context}", f"train.batch={batch}", f"train.recompute={recompute}", *more)
 
 
-def row_llama(options):
-    """Where every block of PyTorch's is recomputed, ours is timed so too, and with `auto` in the memory that PyTorch took. What PyTorch
-    does not repeat bit-exact is judged where ours need not either; the default is to reach 0.9 of that."""
+def row_llama(options, lengths=LLAMA):
+    """Where every block of PyTorch's is recomputed, ours is timed so too, and with `auto` in the memory that PyTorch took."""
     random_tokens()
     no_cache()
-    for name, context, batch, recompute, must in LLAMA:
-        peer = best_of(options, "tokens_s", *[("decoder", context, batch, 8, int(recompute != "none"), mode) for mode in modes_of(options)])
+    for name, context, batch, recompute, must in lengths:
+        peer = best_of(options, "tokens_s", *decoder_jobs(options, context, batch, recompute))
         theirs, gib = peer.get("tokens_s"), peer.get("peak_gib") or PEAK_GIB
         if recompute != "none":
             ours = decoder_run(context, batch, recompute)
             yield figure("llama", f"T {name}, batch {batch}, train.recompute=all", batch * context / ours["ms"] * 1e3, "tokens/s", theirs)
             name += f", auto in {gib:.1f} GiB"
-        how = ("auto", f"train.memory_gib={gib:.2f}") if recompute != "none" else (recompute,)
-        fast, ours = (decoder_run(context, batch, *how, f"train.deterministic={word}") for word in ("false", "true"))
-        rate = batch * context / fast["ms"] * 1e3
-        yield figure("llama", f"T {name}, batch {batch}, train.deterministic=false", rate, "tokens/s", theirs, theirs and must * theirs, theirs and 1.25 * theirs)
-        yield figure("llama", f"T {name}, batch {batch}", batch * context / ours["ms"] * 1e3, "tokens/s", theirs, 0.9 * rate)
+        ours = decoder_run(context, batch, *(("auto", f"train.memory_gib={gib:.2f}") if recompute != "none" else (recompute,)))
+        yield figure("llama", f"T {name}, batch {batch}", batch * context / ours["ms"] * 1e3, "tokens/s", theirs, theirs and must * theirs, theirs and 1.25 * theirs)
         yield figure("llama", f"T {name}, memory", ours["peak_gib"], "GiB", peer.get("peak_gib"), more=False)
         yield figure("llama", f"T {name}, fifth step done after", ours["five_steps_s"], "s", peer.get("five_steps_s"), more=False)
 
@@ -318,11 +409,11 @@ def row_sm80(options):
     no_cache()
     done = subprocess.run([os.path.join(TOP, folder, "check_ops"), "2"], cwd=DATA, capture_output=True, text=True)
     yield {"row": "sm80", "text": f"check_ops: {(done.stdout.splitlines() or ['no output'])[-1]}", "met": done.returncode == 0}
-    theirs = torch_gpt(options, (12, 768, 12, 64)).get("tokens_s")
+    theirs = torch_gpt(options, SMALL).get("tokens_s")
     ours = run("bench/gpu/gpt.yaml", "train.steps=40", program=program)
     yield figure("sm80", "GPT-2 124M, code of compute capability 8.0", 65536 / ours["ms"] * 1e3, "tokens/s", theirs, theirs and 0.8 * theirs)
     make_pictures(224, 8 * 256, 250)
-    theirs = best_of(options, "images_s", *[("images", 50, 256, 40, mode) for mode in modes_of(options)]).get("images_s")
+    theirs = best_of(options, "images_s", *image_jobs(options, 50, 256, 40)).get("images_s")
     ours = run("bench/gpu/resnet50.yaml", "train.steps=40", "train.deterministic=false", program=program)
     yield figure("sm80", "ResNet-50, train.deterministic=false", 256 / ours["ms"] * 1e3, "images/s", theirs, theirs and 0.8 * theirs)
 
@@ -469,7 +560,7 @@ def table_bandwidth(*command):
 
 def row_ranker(options):
     make_clicks(16 * 8192)
-    best = best_of(options, "samples_s", *[("clicks", 1000000, 64, 8192, 40, mode) for mode in ("eager", *modes_of(options))])
+    best = best_of(options, "samples_s", *click_jobs(options))
     no_cache()
     ours = run("bench/gpu/ranker.yaml")
     theirs = best.get("samples_s")
@@ -577,6 +668,8 @@ ROWS = {"gpt2": row_gpt2, "recompute": row_recompute,
         "generate-124m": row_generate_124m, "lora-least": row_lora_least, "lora-4bit": row_lora_4bit, "generate-8b": row_generate_8b, "ranker": row_ranker, "mlp": row_mlp, "curve": row_curve,
         "text": row_text, "stall": row_stall, "kernels": row_kernels}
 GROUPS = {"lora": ("lora-8b", "lora-qwen", "lora-least", "lora-4bit"), "generate": ("generate-124m", "generate-8b")}
+PARTS = {f"llama-{length[1]}": functools.partial(row_llama, lengths=[length]) for length in LLAMA}  # of rows, by themselves
+MODELS = ["gpt2", "gpt2-xl", "fp8", "resnet50", "resnet20", "bert", "bert-large", "llama", "ranker", "sm80"]
 
 HEAD = f"{'row':<13} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
 
@@ -592,29 +685,46 @@ def table_line(r):
            f"{number(r['must']):>8} {number(r['aim']):>8}{'' if r['met'] else '  MISSED'}"
 
 
-def main(*arguments):
+def choose(arguments):
+    """Options and rows."""
     options = {"torch": os.environ.get("TORCH_PYTHON"), "tokens": None, "modes": None, "models": None}
     rows = []
     for a in arguments:
         key, _, value = a.lstrip("-").partition("=")
         if a.startswith("--") and key in options:
             options[key] = value
-        elif a in ROWS or a in GROUPS:
+        elif a == "models":
+            rows += MODELS
+        elif a in ROWS or a in PARTS or a in GROUPS:
             rows += GROUPS.get(a, [a])
-        elif a != "--json":
-            sys.exit(f"gpu does not know {a}; it knows --json, --torch=PYTHON, --modes=MODE,..., --tokens=DIR, --models=DIR and {', '.join((*ROWS, *GROUPS))}")
-    rows = [name for name in ROWS if name in rows] or list(ROWS)
+        elif a not in ("--json", "--warm", "--resume"):
+            sys.exit(f"gpu does not know {a}; it knows --json, --warm, --resume, --torch=PYTHON, --modes=MODE,..., --tokens=DIR, --models=DIR, models and {', '.join([*ROWS, *PARTS, *GROUPS])}")
+    grouped = [name for name in ROWS if name in rows and any(name in group for group in GROUPS.values())]  # as Models warms them up
+    rows = [name for name in rows if name not in grouped] + grouped or list(ROWS)
     options["models"] = Models(options["torch"], rows, options["models"])
+    return options, rows
+
+
+def main(*arguments):
+    options, rows = choose(arguments)
     os.makedirs(DATA, exist_ok=True)
     random_tokens()
     about = machine(GPU=first_line(["nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader"]))
+    here = f"{card()} {about['commit']}"
+    if "--resume" in arguments:
+        rows = [name for name in rows if name not in kept_file("rows.json").get(here, [])]
+    if "--warm" in arguments and options["torch"]:
+        os.environ["WARM"] = "1"
+        warm(options, rows)
+        del os.environ["WARM"]
     record, failed, missed = Record("gpu", HEAD, table_line, about, "--json" in arguments), False, False
     try:
         for name in rows:
             try:
-                for result in ROWS[name](options):
+                for result in {**ROWS, **PARTS}[name](options):
                     record.add(result)
                     missed |= not result.get("met", True)
+                keep("rows.json", here, kept_file("rows.json").get(here, []) + [name])
             except Failed as e:
                 print(f"{name}: {e}", file=sys.stderr)
                 failed = True

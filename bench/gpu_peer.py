@@ -1,4 +1,5 @@
-"""The peer's side of `bench/run gpu`: PyTorch on one GPU, one JSON object on standard output.
+"""The peer's side of `bench/run gpu`: PyTorch on one GPU, one JSON object a job on standard output. Jobs of one call follow each other, separated
+by "--"; one that fails prints {"failed": WHY}. With WARM=1 a job ends after six steps: it fills the cache of compiled code.
 
     gpu_peer.py speed DEPTH WIDTH HEADS BATCH STEPS ATTENTION MODE   GPT-2, compiled, bf16 autocast, fused AdamW, random tokens
     gpu_peer.py images DEPTH BATCH STEPS MODE                   ResNet-20 or -50 on random images that lie on the GPU, channels last, fused SGD
@@ -12,8 +13,10 @@
 
 ATTENTION is cudnn or flash, the library that scaled_dot_product_attention must take; MODE is torch.compile's.
 """
+import gc
 import json
 import math
+import os
 import sys
 import time
 
@@ -367,9 +370,36 @@ def curve(init, tokens, steps, batch, rate, attention):
     return {"losses": losses}
 
 
-def main(what, *arguments):
+JOBS = {"speed": speed, "images": images, "encoder": encoder, "decoder": decoder, "clicks": clicks, "mlp": mlp, "curve": curve}
+STEPS_AT = {"speed": 4, "images": 2, "encoder": 7, "decoder": 2, "clicks": 3}  # which argument says how many
+
+
+def work(what, *arguments):
+    global BEGUN
     numbers = [int(a) if a.isdigit() else a for a in arguments]
-    print(json.dumps({"speed": speed, "images": images, "encoder": encoder, "decoder": decoder, "clicks": clicks, "mlp": mlp, "curve": curve}[what](*numbers)), flush=True)
+    if os.environ.get("WARM") and what in STEPS_AT:
+        numbers[STEPS_AT[what]] = 1
+    BEGUN = time.perf_counter()
+    try:
+        return JOBS[what](*numbers)
+    except Exception as why:  # out of memory, or what this torch does not have: the next job may do
+        return {"failed": f"{type(why).__name__}: {str(why)[:300]}"}
+
+
+def main(*arguments):
+    jobs = [[]]
+    for a in arguments:
+        if a == "--":
+            jobs.append([])
+        else:
+            jobs[-1].append(a)
+    for job in jobs:
+        print(json.dumps(work(*job)), flush=True)
+        torch._dynamo.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        torch.backends.cudnn.benchmark = False
 
 
 if __name__ == "__main__":

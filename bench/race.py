@@ -1,7 +1,7 @@
 """The driver of `bench/run race`: seconds and dollars from the start of the process to a public target, beside PyTorch.
 
     race.py --text=FILE [--tokens=DIR] [--pictures=DIR] [--torch=PYTHON] [--seeds=N] [--usd_hour=DOLLARS]
-            [--curves=no] [--json] [TASK...]
+            [--modes=eager,compiled] [--curves=no] [--json] [TASK...]
 
     shakespeare       Tiny Shakespeare by characters, nanoGPT's shape on one GPU: a validation loss of 1.4697
     shakespeare-cpu   the same text, nanoGPT's shape for a laptop, on two cores: 1.88
@@ -14,7 +14,7 @@ that from spawning it to its end, with start, compilation, all steps and the eva
 runs once with an empty cache of kernels (cold), then all run (warm). A task is won where the mean loss of the seeds lies
 below the target with p < 0.01 (Student's t, one-sided), as the speed runs of modded-nanogpt ask for it: a run that reaches the
 target by luck does not count. PyTorch (--torch names a Python that has it) trains with nanoGPT's own recipe, race_peer.py, eager
-and compiled, and stops at the first evaluation that meets the target, which favours it: the faster one counts. One more run,
+and compiled (--modes leaves one out), and stops at the first evaluation that meets the target, which favours it: the faster one counts. One more run,
 not timed, is evaluated along its way for the picture of curves.py; --curves=no leaves it out.
 """
 import json
@@ -34,7 +34,7 @@ TASKS = {"shakespeare": ("bench/race/shakespeare.yaml", 1.4697, "gpu", 8, 4),
          "shakespeare-cpu": ("bench/race/shakespeare_cpu.yaml", 1.88, "cpu", 15, 7),
          "shakespeare-any": ("bench/race/shakespeare_any.yaml", 1.4697, "gpu", 5, 2.5)}  # file, target, peer's shape, must, aim
 P_MAX = 0.01
-OPTIONS = {"text": None, "tokens": None, "pictures": None, "torch": None, "seeds": "5", "usd_hour": None, "curves": "yes"}
+OPTIONS = {"text": None, "tokens": None, "pictures": None, "torch": None, "seeds": "5", "usd_hour": None, "curves": "yes", "modes": "eager,compiled"}
 
 
 def student_tail(t, freedom):
@@ -67,10 +67,10 @@ def ours(file, text, seed):
     return {"seconds": seconds, "loss": done["loss"], "steps": done["steps"]}
 
 
-def theirs(python, text, target, kind):
+def theirs(options, text, target, kind):
     """The best of PyTorch's ways, or None."""
-    rows = []
-    for mode in ("eager", "compiled") if python else ():
+    python, rows = options["torch"], []
+    for mode in options["modes"].split(",") if python else ():
         command = [python, os.path.join(TOP, "bench", "race_peer.py"), text, str(target), kind, mode, "1"]
         done = subprocess.run(command, cwd=DATA, env=environment(), capture_output=True, text=True)
         if done.returncode:
@@ -95,7 +95,7 @@ def race(task, options, record):
     busy = busy_share()
     cold = ours(file, text, 1)
     runs = [ours(file, text, seed) for seed in range(1, seeds + 1)]
-    peer = theirs(options["torch"], text, target, kind)
+    peer = theirs(options, text, target, kind)
     losses, seconds = [r["loss"] for r in runs], statistics.mean(r["seconds"] for r in runs)
     p = luck(losses, target)
     row = {"task": task, "target": target, "seeds": seeds, "steps": runs[0]["steps"], "loss": statistics.mean(losses), "p": p,
@@ -141,7 +141,7 @@ def main(*arguments):
         elif a in TASKS or a in SETS or a in MODELS:
             tasks.append(a)
         else:
-            sys.exit(f"race does not know {a}; it knows --json, --text=, --tokens=, --pictures=, --torch=, --seeds=, --usd_hour=, --curves=no and " +
+            sys.exit(f"race does not know {a}; it knows --json, --text=, --tokens=, --pictures=, --torch=, --seeds=, --usd_hour=, --modes=, --curves=no and " +
                      f"{', '.join([*TASKS, *SETS, *MODELS])}")
     tasks = tasks or [*TASKS, *SETS, *MODELS]
     if set(tasks) & set(TASKS) and (not options["text"] or not os.path.isfile(options["text"])):

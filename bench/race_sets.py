@@ -60,10 +60,10 @@ def ours(task, data, seed):
     return {"seconds": seconds, "value": value_of(last, metric), "steps": done["steps"]}
 
 
-def theirs(task, python, folder):
+def theirs(task, python, folder, modes):
     """The faster of PyTorch's two ways that reaches the target, or the better; None without PyTorch."""
     target, (kind, what), rows = SETS[task][2], SETS[task][5], []
-    for mode in ("eager", "compiled") if python else ():
+    for mode in modes if python else ():
         more = (what, mode, "1") if kind == "pictures" else (mode, "1", *SHAPE[what])
         done = subprocess.run([python, os.path.join(TOP, "bench", f"race_peer_{kind}.py"), folder, str(target), *more],
                               cwd=DATA, env=environment(), capture_output=True, text=True)
@@ -88,7 +88,7 @@ def race_set(task, options, luck):
     os.environ["XDG_CACHE_HOME"] = cache
     cold = ours(task, data, 1)
     runs = [ours(task, data, seed) for seed in range(1, seeds + 1)]
-    peer = theirs(task, options["torch"], folder)
+    peer = theirs(task, options["torch"], folder, options["modes"].split(","))
     common.two_cores()
     values, seconds = [r["value"] for r in runs], statistics.mean(r["seconds"] for r in runs)
     sign = -1 if metric == "accuracy" else 1

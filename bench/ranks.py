@@ -129,6 +129,7 @@ def main():
     parts = {"2 ranks": [], "2 ranks, state": []}
     peer = Peer(python)
     try:
+        peer.measure()  # warm, and there
         for turn in range(rounds):
             runs["1 process of 2 threads"].append(ours(1)["tokens_per_s"])
             for name, shard in (("2 ranks", "none"), ("2 ranks, state", "state")):

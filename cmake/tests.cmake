@@ -204,6 +204,8 @@ if(TARGET frugal_cuda)
     add_test(NAME test_cuda_module COMMAND tests/gpu/test_module.py $<TARGET_FILE:frugal_program>
              $<TARGET_FILE:frugal_cuda> "${FRUGAL_CUDA_ARCHS}")
     frugal_test(test_cuda_module unit)
+    add_test(NAME test_cuda_stores COMMAND tests/gpu/test_stores.sh ${NVCC})
+    frugal_test(test_cuda_stores unit)
 endif()
 
 # The longest begin first, so that none of them runs alone at the end while the other cores have nothing to do.

@@ -118,6 +118,8 @@ void        os_child_end(struct os_child *c); /* asks it to stop, waits, and clo
  * killed. */
 enum status os_output_of(const char *command, i64 limit_ns, i64 bytes_max, struct arena *perm,
                          struct str *out, struct err *err);
+/* The path of a program by the folders of PATH; NULL: there is none. */
+const char *os_find_program(struct os *os, const char *name, struct arena *perm);
 /* Which of the streams has something to read, or is closed; -1: none within limit_ns, or before a
  * signal came. */
 i64 os_wait_any(const struct file *streams, i64 count, i64 limit_ns);

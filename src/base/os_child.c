@@ -134,3 +134,13 @@ enum status os_output_of(const char *command, i64 limit_ns, i64 bytes_max, struc
     return err_set(err, STATUS_WORLD, "it exited with %d",
                    WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
+
+const char *os_find_program(struct os *os, const char *name, struct arena *perm)
+{
+    struct str all = os->env(os, "PATH"), folder;
+    while (str_cut(&all, ':', &folder)) {
+        const char *path = str_z(perm, str_fmt(perm, "%.*s/%s", STR_ARG(folder), name));
+        if (!access(path, X_OK)) return path;
+    }
+    return NULL;
+}

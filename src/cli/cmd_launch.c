@@ -57,16 +57,10 @@ static enum status number_of(const struct request *r, i32 flag, i64 least, i64 m
 static enum status find_launcher(struct cli *c, const char **path, bool *open_mpi, struct err *err)
 {
     static const char *const names[] = { "mpirun", "mpirun.openmpi", "mpiexec", "mpirun.mpich" };
-    struct str               given   = c->os->env(c->os, "FRUGAL_MPIRUN"), folder;
+    struct str               given   = c->os->env(c->os, "FRUGAL_MPIRUN");
     *path                            = given.len ? str_z(c->perm, given) : NULL;
-    for (i64 i = 0; !*path && i < COUNT_OF(names); i++) {
-        struct str all = c->os->env(c->os, "PATH");
-        while (!*path && str_cut(&all, ':', &folder)) {
-            const char *name =
-                str_z(c->perm, str_fmt(c->perm, "%.*s/%s", STR_ARG(folder), names[i]));
-            if (!access(name, X_OK)) *path = name;
-        }
-    }
+    for (i64 i = 0; !*path && i < COUNT_OF(names); i++)
+        *path = os_find_program(c->os, names[i], c->perm);
     if (!*path)
         return err_set(
             err, STATUS_WORLD,

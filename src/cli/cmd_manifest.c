@@ -66,13 +66,8 @@ static enum status choose(struct cli *c, const struct plan_question *q, enum man
 {
     enum status st = ranks_of(c->request, kind, &m->ranks, err);
     if (st) return st;
-    m->row = manifest_row(q, kind, m->ranks);
+    m->row = manifest_row(q, kind);
     if (m->row) return STATUS_OK;
-    if (manifest_row(q, kind, 1))
-        return err_set(err, STATUS_USAGE,
-                       "--ranks=%lld: several ranks train on processors, not yet on GPUs, and the "
-                       "plan has only machines with GPUs; --machine NAME chooses another",
-                       (long long)m->ranks);
     return err_set(err, STATUS_NO,
                    "no row of the plan is one that frugal trains on a rented machine: "
                    "`frugal plan %.*s` lists them, --machine NAME chooses one",

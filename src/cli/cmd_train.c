@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "infer/out_folder.h"
 #include "infer/specimen.h"
+#include "job/meet.h"
 #include "job/several.h"
 
 enum status command_train(struct cli *c, struct err *err);
@@ -23,6 +24,17 @@ static enum status with_profile(struct cli *c, struct request *r, struct err *er
         r->arguments[r->argument_count++] = str_cat(c->perm, STR("profile."), one);
     }
     return STATUS_OK;
+}
+
+/* As one of the processes that torchrun has started: what is wrong with the settings the rank says, with the others. */
+static enum status start_rank(struct cli *c, struct err *err)
+{
+    struct config  *config;
+    struct request *r  = NEW(c->perm, struct request, 1);
+    enum status     st = with_profile(c, r, NULL);
+    if (!st) st = config_of_request(r, c->os, c->perm, &config, NULL);
+    if (st) config = config_new(c->perm);
+    return meet_run(c->os, config->settings.train.join_s, c->perm, err);
 }
 
 static enum status meet_ranks(struct cli *c, f64 join_s, struct ranks **out, struct err *err)
@@ -69,7 +81,8 @@ enum status command_train(struct cli *c, struct err *err)
     struct subscriber    profiled = profile_subscriber(&profile, &show);
     struct request      *r        = NEW(c->perm, struct request, 1);
     struct ranks        *ranks;
-    enum status          st = begin_ranks(c, r, &config, &ranks, err);
+    if (several_announced(c->os).meets) return start_rank(c, err);
+    enum status st = begin_ranks(c, r, &config, &ranks, err);
     if (st) return end_ranks(c, ranks, st);
     shown.every    = config->settings.train.log_every;
     shown.chat     = str_eq(config->settings.data.kind, STR("chat"));

@@ -1,6 +1,7 @@
 /* late.c - an alarm, and a sentence that was written before it is needed: a handler of signals may do little more. */
 #include "cli/late.h"
 #include "base/err.h"
+#include "job/meet.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@ static char sentence[160]; /* empty: another rank says it */
 static void end_all(int signal_number)
 {
     (void)signal_number;
+    meet_report(STATUS_WORLD);
     if (write(STDERR_FILENO, sentence, strlen(sentence)) < 0) _exit(STATUS_WORLD);
     _exit(STATUS_WORLD);
 }

@@ -3,6 +3,7 @@
 #include "cli/crash.h"
 #include "cli/help.h"
 #include "job/machine_here.h"
+#include "job/meet.h"
 #include <unistd.h>
 
 enum { PERM_BYTES = 256 << 20 }; /* address space; only what is touched costs memory */
@@ -30,6 +31,7 @@ int main(int argc, char **argv)
 {
     static struct request request; /* 4 KiB that need not lie on the stack */
 
+    meet_adopted();
     arena_on_refusal(no_memory);
     crash_report();
     struct os   *os   = os_real();
@@ -58,5 +60,6 @@ int main(int argc, char **argv)
         say_message(&say, "%s\n", err.text);
     }
     arena_close(&perm);
+    meet_report((i32)st);
     return (int)st;
 }

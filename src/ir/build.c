@@ -106,15 +106,34 @@ i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 
     return op_with(g, op, name, &x, 1, at);
 }
 
-i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 given, i64 heads, i64 kv_heads,
-                    bool causal, i64 window, f64 scale)
+static i32 rng_of(struct graph *g)
 {
-    i32          in[]     = { qkv, given };
-    struct attrs at       = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
-    f64          head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
-    at.scale              = scale != 0 ? scale : 1 / sqrt(head_dim);
-    at.window             = window;
-    return op_with(g, OP_ATTENTION, name, in, given < 0 ? 1 : 2, at);
+    return graph_value(g, VALUE_SCALAR, STR("rng"), type_of(DT_I32, shape_1(4)));
+}
+
+/* `given`: an operand beside qkv, or -1. */
+static i32 attention(struct graph *g, i32 op, struct str name, i32 qkv, i32 given, struct attrs at,
+                     struct seeing how)
+{
+    if (g->err.status) return -1;
+    f64 head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(at.heads + 2 * at.kv_heads);
+    i32 in[] = { qkv, given, -1 }, count = given < 0 ? 1 : 2;
+    at.causal = how.causal;
+    at.window = how.window;
+    at.scale  = how.scale != 0 ? how.scale : 1 / sqrt(head_dim);
+    if (how.dropout > 0) {
+        in[count++] = rng_of(g);
+        at.p        = how.dropout;
+        at.key      = (i64)str_hash(name);
+    }
+    return op_with(g, op, name, in, count, at);
+}
+
+i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 given, i64 heads, i64 kv_heads,
+                    struct seeing how)
+{
+    struct attrs at = { .heads = heads, .kv_heads = kv_heads };
+    return attention(g, OP_ATTENTION, name, qkv, given, at, how);
 }
 
 struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens)
@@ -135,15 +154,10 @@ struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens)
 }
 
 i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
-                           i64 heads, i64 kv_heads, bool causal, i64 window, f64 scale)
+                           i64 heads, i64 kv_heads, struct seeing how)
 {
-    if (g->err.status) return -1;
-    f64          head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
-    struct attrs at       = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
-    at.count              = rows->longest;
-    at.window             = window;
-    at.scale              = scale != 0 ? scale : 1 / sqrt(head_dim);
-    return op_with(g, OP_ATTENTION_PACKED, name, (i32[]){ qkv, rows->offsets }, 2, at);
+    struct attrs at = { .heads = heads, .kv_heads = kv_heads, .count = rows->longest };
+    return attention(g, OP_ATTENTION_PACKED, name, qkv, rows->offsets, at, how);
 }
 
 i32 build_attention_cached(struct graph *g, struct str name, i32 qkv, const struct cached *rows,
@@ -185,8 +199,7 @@ i32 build_softcap(struct graph *g, struct str name, i32 x, f64 cap)
 i32 build_dropout_packed(struct graph *g, struct str name, i32 x, f64 p, const struct packed *rows)
 {
     if (p == 0) return x;
-    i32 rng  = graph_value(g, VALUE_SCALAR, STR("rng"), type_of(DT_I32, shape_1(4)));
-    i32 in[] = { x, rng, rows ? rows->sample : -1, rows ? rows->position : -1 };
+    i32 in[] = { x, rng_of(g), rows ? rows->sample : -1, rows ? rows->position : -1 };
     return op_with(g, OP_DROPOUT, name, in, rows ? 4 : 2,
                    (struct attrs){ .p = p, .key = (i64)str_hash(name) });
 }

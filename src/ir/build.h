@@ -25,9 +25,16 @@ i32 build_batchnorm(struct graph *g, struct str name, i32 x, i32 w, i32 b, i32 m
                     f64 eps, f64 momentum, bool training);
 i32 build_conv2d(struct graph *g, struct str name, i32 x, i32 w, i32 bias, i64 stride, i64 pad);
 i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 stride, i64 pad);
-/* given: lens i32[B], or positions i32[B,T] in documents, or -1. window 0: none. scale 0: 1/sqrt(head_dim). */
+/* Which keys a query sees, and how much of what it sees is dropped in training. */
+struct seeing {
+    bool causal;
+    i64  window; /* 0: none */
+    f64  dropout;
+    f64  scale; /* 0: 1/sqrt(head_dim) */
+};
+/* given: lens i32[B], or positions i32[B,T] in documents, or -1. */
 i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 given, i64 heads, i64 kv_heads,
-                    bool causal, i64 window, f64 scale);
+                    struct seeing how);
 /* at: positions i32[B,T]; -1: the index on axis 1. */
 i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim, f64 base,
                struct rope_scaling scaling);
@@ -41,7 +48,7 @@ struct packed {
 };
 struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens);
 i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
-                           i64 heads, i64 kv_heads, bool causal, i64 window, f64 scale);
+                           i64 heads, i64 kv_heads, struct seeing how);
 /* Rows of sequences that are continued, with what came before them in a cache. */
 struct cached {
     i32 sequence, place;   /* i32[rows]; -1: nothing is cached */

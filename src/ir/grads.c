@@ -256,15 +256,10 @@ void grad_avgpool(struct graph *g, const struct node *n, const i32 *dout, const 
 void grad_attention(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
                     i32 *din)
 {
-    i32 in[] = { dout[0], n->in[0], n->out, n->out + 1, n->in_count == 2 ? n->in[1] : -1 };
-    if (want[0]) din[0] = emit(g, n, OP_ATTENTION_GRAD, in, 3 + n->in_count, &n->at);
-}
-
-void grad_attention_packed(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
-                           i32 *din)
-{
-    i32 in[] = { dout[0], n->in[0], n->out, n->out + 1, n->in[1] };
-    if (want[0]) din[0] = emit(g, n, OP_ATTENTION_PACKED_GRAD, in, 5, &n->at);
+    i32 op    = n->op == OP_ATTENTION ? OP_ATTENTION_GRAD : OP_ATTENTION_PACKED_GRAD;
+    i32 in[6] = { dout[0], n->in[0], n->out, n->out + 1 };
+    for (i32 i = 1; i < n->in_count; i++) in[3 + i] = n->in[i];
+    if (want[0]) din[0] = emit(g, n, op, in, 3 + n->in_count, &n->at);
 }
 
 void grad_rope(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)

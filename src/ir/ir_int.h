@@ -29,8 +29,8 @@ grad_rule grad_add, grad_sub, grad_mul, grad_div, grad_scale, grad_relu, grad_re
     grad_gelu_erf, grad_silu, grad_tanh, grad_sigmoid, grad_exp, grad_log, grad_sqrt, grad_softcap,
     grad_swiglu, grad_cast, grad_reshape, grad_transpose, grad_concat, grad_slice, grad_sum,
     grad_broadcast, grad_matmul, grad_embedding, grad_layernorm, grad_rmsnorm, grad_batchnorm,
-    grad_conv2d, grad_maxpool, grad_avgpool, grad_softmax, grad_attention, grad_attention_packed,
-    grad_rope, grad_qknorm, grad_dropout, grad_xent, grad_bce;
+    grad_conv2d, grad_maxpool, grad_avgpool, grad_softmax, grad_attention, grad_rope, grad_qknorm,
+    grad_dropout, grad_xent, grad_bce;
 #define grad_none NULL
 
 #endif

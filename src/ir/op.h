@@ -24,6 +24,8 @@ __extension__ enum attr_bit { /* wider than an int, which C11 does not have yet 
 #define ATTR(field, kind) A_##field = (i64)1 << ATTR_##field,
 #include "ir/attrs.def"
 #undef ATTR
+                              A_attention = A_heads | A_kv_heads | A_causal | A_window | A_scale |
+                                            A_key | A_p,
 };
 
 typedef i64          attr_I;

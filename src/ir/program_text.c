@@ -48,6 +48,7 @@ static void add_attrs(struct textbuf *b, const struct attrs *at, u64 mask)
 {
     bool first = true;
     if (!at->then.count) mask &= ~(u64)A_then;
+    if (at->p == 0 && !at->key) mask &= mask & A_p ? ~(u64)(A_key | A_p) : ~(u64)0;
     if (!mask) return;
     textbuf_add(b, STR(" {"));
     for (i32 i = 0; i < ATTR_COUNT; i++) {

@@ -1,6 +1,7 @@
 /* shapes.c - the shape rules: from the types of an op's inputs to those of its results, or one
  * sentence that says which sizes do not fit. */
 #include "base/nf4.h"
+#include "ir/attention.h"
 #include "ir/collective.h"
 #include "ir/fp8.h"
 #include "ir/ir_int.h"
@@ -90,10 +91,16 @@ enum status shape_swiglu(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
-static enum status need_rng(const struct sig *s, struct err *err)
+static enum status need_rng(const struct sig *s, i32 at, struct err *err)
 {
-    if (type_eq(s->in[1], type_of(DT_I32, shape_1(4)))) return STATUS_OK;
-    return fail_one(err, "the rng tensor must be i32[4]", s->in[1]);
+    if (type_eq(s->in[at], type_of(DT_I32, shape_1(4)))) return STATUS_OK;
+    return fail_one(err, "the rng tensor must be i32[4]", s->in[at]);
+}
+
+static enum status need_rate(const struct sig *s, struct err *err)
+{
+    if (s->at->p >= 0 && s->at->p < 1) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "dropout rate %g must be at least 0 and below 1", s->at->p);
 }
 
 enum status shape_cast(struct sig *s, struct err *err)
@@ -105,7 +112,7 @@ enum status shape_cast(struct sig *s, struct err *err)
     if (s->in_count == 1) return STATUS_OK;
     if (from != DT_F32 || (to != DT_BF16 && to != DT_F16))
         return fail(err, "only f32 is rounded at random, to bf16 or f16", s->in[0], s->out[0]);
-    return need_rng(s, err);
+    return need_rng(s, 1, err);
 }
 
 enum status shape_fill(struct sig *s, struct err *err)
@@ -433,7 +440,19 @@ enum status shape_maxpool(struct sig *s, struct err *err)
     return st;
 }
 
-enum status shape_attention(struct sig *s, struct err *err)
+/* *given: operands before rng, which comes last where weights of sequences of `length` are dropped. */
+static enum status split_rng(const struct sig *s, i64 length, i32 *given, struct err *err)
+{
+    *given = s->in_count - (s->at->p > 0);
+    if (need_rate(s, err)) return STATUS_USAGE;
+    if (!(s->at->p > 0)) return STATUS_OK;
+    if (length > (i64)1 << ATTENTION_PLACE_BITS)
+        return fail_one(err, "dropout on the weights needs sequences of at most 2^24", s->in[0]);
+    return need_rng(s, *given, err);
+}
+
+/* The first `given` operands are looked at. */
+static enum status shape_heads_of(struct sig *s, i32 given, struct err *err)
 {
     struct shape x = in_shape(s, 0);
     i64          h = s->at->heads, g = s->at->kv_heads;
@@ -446,14 +465,22 @@ enum status shape_attention(struct sig *s, struct err *err)
                         s->in[0]);
     if (s->at->window < 0 || (s->at->window && !s->at->causal))
         return fail_one(err, "a window needs causal attention, and at least one key", s->in[0]);
-    bool placed = s->in_count == 2 && s->at->causal &&
+    bool placed = given == 2 && s->at->causal &&
                   type_eq(s->in[1], type_of(DT_I32, shape_2(x.dim[0], x.dim[1])));
-    if (s->in_count == 2 && !placed && !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0]))))
+    if (given > 2 ||
+        (given == 2 && !placed && !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0])))))
         return fail(err, "needs i32 lengths, one a sequence, or if causal positions, one a row",
                     s->in[0], s->in[1]);
     s->out[0] = type_of(s->in[0].dtype, shape_3(x.dim[0], x.dim[1], h * d));
     s->out[1] = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], h, x.dim[1]));
     return need_float(err, s->in[0]);
+}
+
+enum status shape_attention(struct sig *s, struct err *err)
+{
+    i32         given;
+    enum status st = split_rng(s, in_shape(s, 0).dim[1], &given, err);
+    return st ? st : shape_heads_of(s, given, err);
 }
 
 enum status shape_pack(struct sig *s, struct err *err)
@@ -478,9 +505,12 @@ enum status shape_attention_packed(struct sig *s, struct err *err)
     struct sig   all = { &one, 1, s->out, s->at, s->op };
     if (x.rank != 2 || s->at->count < 1 || s->at->count > rows)
         return fail_one(err, "needs packed rows, and count the longest sequence's", s->in[0]);
-    if (s->in[1].dtype != DT_I32 || offsets.rank != 1 || offsets.dim[0] < 2)
+    if (s->in[1].dtype != DT_I32 || offsets.rank != 1 || offsets.dim[0] < 2 ||
+        s->in_count != 2 + (s->at->p > 0))
         return fail(err, "needs i32 offsets, one more than sequences", s->in[0], s->in[1]);
-    enum status st = shape_attention(&all, err);
+    i32         given;
+    enum status st = split_rng(s, s->at->count, &given, err);
+    if (!st) st = shape_heads_of(&all, 1, err);
     if (st) return st;
     s->out[0].shape = shape_2(rows, shape_last(s->out[0].shape));
     s->out[1].shape = shape_2(h, rows);
@@ -511,7 +541,8 @@ enum status shape_attention_cached(struct sig *s, struct err *err)
 
 enum status shape_attention_grad(struct sig *s, struct err *err)
 {
-    if (same_dtype(s, 1, 2, err)) return STATUS_USAGE;
+    i32 given;
+    if (same_dtype(s, 1, 2, err) || split_rng(s, 0, &given, err)) return STATUS_USAGE;
     return shape_as_in1(s, err);
 }
 
@@ -548,14 +579,11 @@ enum status shape_qknorm(struct sig *s, struct err *err)
 
 enum status shape_dropout(struct sig *s, struct err *err)
 {
-    if (need_rng(s, err)) return STATUS_USAGE;
+    if (need_rng(s, 1, err) || need_rate(s, err)) return STATUS_USAGE;
     struct type rows = type_of(DT_I32, shape_1(in_shape(s, 0).dim[0]));
     if (s->in_count == 3 ||
         (s->in_count == 4 && (!type_eq(s->in[2], rows) || !type_eq(s->in[3], rows))))
         return fail(err, "needs a sample and a position of each row", s->in[0], s->in[2]);
-    if (!(s->at->p >= 0 && s->at->p < 1))
-        return err_set(err, STATUS_USAGE, "dropout rate %g must be at least 0 and below 1",
-                       s->at->p);
     return shape_map(s, err);
 }
 

@@ -13,13 +13,11 @@ bool manifest_find(struct str name, enum manifest_kind *out)
     return false;
 }
 
-const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
-                                    i64 ranks)
+const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind)
 {
     for (i64 i = 0; i < q->result->count; i++) {
         const struct plan_row *r = &q->result->rows[i];
         if (plan_cannot(q, r) || r->machines > 1 || r->side_by_side > 1) continue;
-        if (ranks > 1 && plan_has_gpu(r)) continue; /* train/device.c refuses them there */
         if (r->device->row || kind == MANIFEST_SLURM) return r;
     }
     return NULL;
@@ -148,6 +146,8 @@ static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena 
     textbuf_fmt(b, "#SBATCH --ntasks=%lld\n", (long long)m->ranks);
     if (m->row->device->row && m->row->device->row->gpu.len)
         textbuf_fmt(b, "#SBATCH --gpus-per-task=%lld\n", (long long)m->row->gpus);
+    if (m->ranks > 1 && plan_has_gpu(m->row)) /* each takes its own; NCCL needs to see the others */
+        textbuf_fmt(b, "#SBATCH --gpu-bind=none\n");
     textbuf_fmt(b, "#SBATCH --requeue\n#SBATCH --signal=TERM@%d\n", SAVE_S);
     if (m->install.len) textbuf_fmt(b, "%.*s || exit\n", STR_ARG(m->install));
     textbuf_fmt(b, "srun --kill-on-bad-exit=1 ");

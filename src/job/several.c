@@ -2,26 +2,13 @@
 #include "job/several.h"
 #include "backend/ranks/mpi.h"
 #include "base/hash.h"
-
-/* torchrun, and operators of Kubernetes that do as it does, start processes that know one address and their number. MPI
- * cannot begin from that, and as many runs of one file would write over one another. */
-static enum status refuse_others(struct os *os, struct err *err)
-{
-    struct str size = os->env(os, "WORLD_SIZE");
-    i64        n;
-    if (!os->env(os, "RANK").len || !os->env(os, "MASTER_ADDR").len) return STATUS_OK;
-    if (!str_i64(size, &n) || n <= 1) return STATUS_OK;
-    return err_set(
-        err, STATUS_USAGE,
-        "WORLD_SIZE=%lld processes were started as torchrun does, and ranks of frugal meet by MPI: "
-        "start "
-        "them with mpirun, srun or `frugal launch --hosts`; on Kubernetes, with an MPIJob",
-        (long long)n);
-}
+#include "job/meet.h"
 
 struct several several_announced(struct os *os)
 {
-    return (struct several){ mpi_rank_announced(os), mpi_ranks_announced(os) };
+    struct several s = { mpi_rank_announced(os), mpi_ranks_announced(os), false };
+    s.meets          = meet_announced(os, &s.rank, &s.count);
+    return s;
 }
 
 enum status several_open(struct os *os, f64 join_s, struct arena *perm, struct ranks **out,
@@ -29,14 +16,15 @@ enum status several_open(struct os *os, f64 join_s, struct arena *perm, struct r
 {
     bool one = os->env(os, "FRUGAL_ONE_RANK").len > 0; /* to see what ranks cost by themselves */
     *out     = NULL;
-    if (mpi_ranks_announced(os) <= 1 && !one) return refuse_others(os, err);
+    if (mpi_ranks_announced(os) <= 1 && !one) return STATUS_OK;
     return mpi_ranks_open(os, (i64)(join_s * 1e9), perm, out, err);
 }
 
 bool several_speaks(struct os *os, const struct ranks *r)
 {
     if (r) return r->speaks;
-    return mpi_ranks_announced(os) <= 1 || mpi_rank_announced(os) == 0;
+    struct several s = several_announced(os);
+    return s.count <= 1 || s.rank == 0;
 }
 
 enum status several_agree(struct ranks *r, enum status st, struct err *err)

@@ -7,7 +7,8 @@ struct ranks;
 
 /* As the launcher says; 0 of 1 where there is none. */
 struct several {
-    i32 rank, count;
+    i32  rank, count;
+    bool meets; /* it does no more than start the rank: meet.h */
 };
 struct several several_announced(struct os *os);
 /* Meets the others, and waits join_s at most, now and later; *out is NULL where this process is alone. */

@@ -250,12 +250,12 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
     if (k->values) x = add_values(b, path, x, (heads + kv) * head_dim, kv * head_dim);
     if (c->qk_weights) x = normed_heads(b, path, x, heads, kv, head_dim, k->eps);
-    x     = block_heads(b, path, x, heads + kv, head_dim);
-    i64 w = c->window;
-    if (is_cached(b)) x = build_attention_cached(g, path, x, &b->cached, heads, kv, w);
-    else if (is_packed(b))
-        x = build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, w, 0);
-    else x = build_attention(g, path, x, b->position, heads, kv, k->causal, w, 0);
+    x                 = block_heads(b, path, x, heads + kv, head_dim);
+    struct seeing how = { k->causal, c->window, b->mode == MODE_EVAL ? 0 : c->attention_dropout,
+                          0 };
+    if (is_cached(b)) x = build_attention_cached(g, path, x, &b->cached, heads, kv, c->window);
+    else if (is_packed(b)) x = build_attention_packed(g, path, x, &b->rows, heads, kv, how);
+    else x = build_attention(g, path, x, b->position, heads, kv, how);
     x = part_dense(b, part_name(b, path, "proj"), x, proj);
     return part_dropout(b, path, x, c->dropout);
 }

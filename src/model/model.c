@@ -74,6 +74,7 @@ static enum status check_common(const struct model *m, struct err *err)
     if (!y) st = err_set(err, STATUS_USAGE, "this data has no target y to learn");
     if (!st) st = check_fraction("model.smoothing", m->config.smoothing, err);
     if (!st) st = check_fraction("model.dropout", m->config.dropout, err);
+    if (!st) st = check_fraction("model.attention_dropout", m->config.attention_dropout, err);
     ASSERT(m->config.dtype == DT_F32 || m->config.dtype == DT_F64);
     for (i32 i = 0; !st && i < m->feeds.count; i++) {
         const struct feed *f = &m->feeds.feed[i];

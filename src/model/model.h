@@ -43,7 +43,7 @@ struct model_config {
     struct str   activation; /* gelu | gelu_erf | relu2 | swiglu | relu | silu */
     bool         qk_norm, tied, bias;
     bool         zero_init; /* matrices that write to the residual begin at 0 */
-    f64          softcap, dropout, rope_base;
+    f64          softcap, dropout, attention_dropout, rope_base;
     i64          window; /* gpt: keys that a query sees at most, the last of them its own; 0: all */
     i64          value_tables; /* gpt: blocks whose values get a row of a table by token; 0: none */
     i64          table_width;  /* ranker: width of an embedding row */

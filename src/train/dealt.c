@@ -5,17 +5,12 @@
 /* --- who has what --- */
 
 i32 dealt_parts(const struct session *s) { return s->ranks ? s->config.places : 1; }
-
-static bool is_copied(const struct session *s) { return s->config.places < s->ranks->count; }
-
-i32 dealt_part(const struct session *s, i32 rank)
-{
-    return is_copied(s) ? ranks_place(s->ranks, rank) : rank;
-}
+i32 dealt_part(const struct session *s) { return s->ranks ? s->config.place : 0; }
 
 i32 dealt_writer(const struct session *s, i32 part)
 {
-    return is_copied(s) ? ranks_holder(s->ranks, part) : part;
+    bool copied = s->config.places < s->ranks->count;
+    return copied ? ranks_holder(s->ranks, part) : part;
 }
 
 static bool deals_state(const struct session *s)
@@ -220,7 +215,7 @@ static enum status carry(struct session *s, enum dealt_way way, i32 part,
         enum status st = ranks_spread(s->ranks, from, piece, now);
         if (st) return err_set(err, st, "%s", s->ranks->failed.text);
         if (way == DEALT_TO_RANK_0 && copy) copy(context, r, r->from + done, piece, now);
-        if (way == DEALT_FROM_RANK_0 && dealt_part(s, s->ranks->rank) == part)
+        if (way == DEALT_FROM_RANK_0 && dealt_part(s) == part)
             b->table->wait(b, b->table->put(b, r->offset + done, piece, now));
     }
     return STATUS_OK;

@@ -17,10 +17,10 @@
 bool session_shards(const struct session *s);
 bool dealt_is(const struct session *s, const struct persistent *t); /* do ranks have parts of it? */
 
-/* Whose part is whose: the only place that knows. Ranks that have the same part would give the same number, and one of
- * them would be its writer. */
+/* Whose part is whose: the only place that knows. With train.shard inside each machine, one rank of every machine has
+ * the same part, and the one of rank 0's machine is its writer. */
 i32 dealt_parts(const struct session *s);            /* how many there are */
-i32 dealt_part(const struct session *s, i32 rank);   /* that a rank has, from 0 */
+i32 dealt_part(const struct session *s);             /* that this rank has, from 0 */
 i32 dealt_writer(const struct session *s, i32 part); /* the rank that saves it; part 0: rank 0 */
 
 struct dealt_range {

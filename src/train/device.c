@@ -75,21 +75,10 @@ static enum status fp8_of(struct session *s, struct err *err)
                    STR_ARG(asked), STR_ARG(precision_name(s->precision.dtype)));
 }
 
-/* One rank linked by NCCL has been run, several never to the end. Who names the library asks for them all the same. */
-static bool untried(const struct session *s)
-{
-    return s->ranks && s->ranks->count > 1 && !s->ranks->shown && s->backend->table->behind &&
-           !s->os->env(s->os, "FRUGAL_NCCL").len;
-}
-
 enum status session_backend(struct session *s, struct err *err)
 {
     enum status st = open_device(s, err);
     if (st) return st;
-    if (untried(s))
-        return err_set(err, STATUS_USAGE,
-                       "several ranks train on processors; on GPUs they are untested: "
-                       "train.device=cpu, or FRUGAL_NCCL=LIBRARY to try them");
     tune(s, s->settings->choices);
     s->backend->ranks = s->ranks;
     s->backend->table->describe(s->backend, &s->target);

@@ -1,6 +1,7 @@
 /* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until
  * it is on the disk and in the object store. */
 #include "base/digits.h"
+#include "train/dealt.h"
 #include "train/save_parts.h"
 #include <math.h>
 
@@ -51,7 +52,7 @@ static i64 file_count(const struct saving *v)
 {
     enum { ALONE = 3 }; /* weights, optimiser, run */
     const struct snapshot *n      = &v->snapshot;
-    i64                    others = n->shared ? (i64)v->s->ranks->count - 1 : 0;
+    i64                    others = n->shared ? dealt_parts(v->s) - 1 : 0;
     return MAX(n->part_count, ALONE) + SNAPSHOT_TENSOR_PARTS * others;
 }
 

@@ -83,7 +83,7 @@ static struct str chosen(const struct option *o, const struct session *s, struct
     if (str_eq(o->key, STR("train.batch")) && !c->train.batch)
         return str_fmt(perm, "%lld", (long long)session_step_samples(s));
     if (str_eq(o->key, STR("train.micro_batch")) && !c->train.micro_batch)
-        return str_fmt(perm, "%lld", (long long)s->config.batch);
+        return str_fmt(perm, "%lld", (long long)session_batch_all(s));
     if (str_eq(o->key, STR("data.shuffle_block")) && !c->data.shuffle_block)
         return str_fmt(perm, "%lld", (long long)dataset_block(s->data));
     return STR("");

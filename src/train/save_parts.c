@@ -224,6 +224,7 @@ enum status parts_follow(struct saving *v, struct err *err)
     struct session    *s  = v->s;
     struct dealt_order o  = { 0 };
     enum status        st = STATUS_OK;
+    if (v->writer) checkpoint_writer_prepare(v->writer); /* on a device, after its first step */
     while (!st && session_shards(s)) {
         st = dealt_spread(s, &o, err);
         if (st || o.word == DEALT_GO_ON) break;

@@ -135,7 +135,7 @@ static void add_ranges(const struct snapshot *n, struct snapshot_part *part, boo
     const struct session *s       = n->s;
     struct arena          scratch = s->scratch;
     struct dealt_range   *all     = NEW(&scratch, struct dealt_range, dealt_ranges_max(s));
-    i64                   count   = dealt_ranges(s, dealt_part(s, s->ranks->rank), all);
+    i64                   count   = dealt_ranges(s, dealt_part(s), all);
     for (i64 i = 0; i < count; i++) {
         const struct dealt_range *r    = &all[i];
         struct type               t    = persistent_type(r->param);
@@ -161,7 +161,7 @@ static void choose_files(struct snapshot *n)
             n->files[p].absent = rank > 0;
             continue;
         }
-        if (dealt_writer(s, dealt_part(s, rank)) != rank) {
+        if (dealt_writer(s, dealt_part(s)) != rank) {
             n->files[p].absent = true;
             continue;
         }
@@ -173,10 +173,9 @@ static void choose_files(struct snapshot *n)
             tensors_of(&n->files[p].file)[n->files[p].file.count++] = *t;
         }
         add_ranges(n, &n->files[p], p == 1);
-        i32 parts         = dealt_parts(s);
-        n->files[p].parts = rank ? 1 : parts;
-        n->files[p].file.name =
-            st_part_name(s->perm, all->file.name, dealt_part(s, rank) + 1, parts);
+        i32 parts             = dealt_parts(s);
+        n->files[p].parts     = rank ? 1 : parts;
+        n->files[p].file.name = st_part_name(s->perm, all->file.name, dealt_part(s) + 1, parts);
     }
 }
 

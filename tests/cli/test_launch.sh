@@ -59,9 +59,4 @@ has starts '^-n 4 -hosts a,b:3 .* train run.yaml train.batch=9$'
 rm starts
 run 1 launch --hosts a --restarts 9 run.yaml
 [ "$(wc -l <starts)" = 3 ] || fail "started $(wc -l <starts) times, not 3"
-
-# Processes that torchrun has started are told how to meet.
-RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 run 2 train run.yaml
-has err 'WORLD_SIZE=2 .*frugal launch'
-RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 run 0 train run.yaml train.out=
 exit $failed

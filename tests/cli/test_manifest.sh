@@ -42,8 +42,11 @@ has err 'needs an image'
 run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at
 has out '^#SBATCH --ntasks=1$'
 has out '^#SBATCH --gpus-per-task=1$'
-run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at --ranks 3
-has err 'not yet on GPUs'
+lacks out 'gpu-bind'
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at --ranks 3
+has out '^#SBATCH --ntasks=3$'
+has out '^#SBATCH --gpus-per-task=1$'
+has out '^#SBATCH --gpu-bind=none$'
 run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --ranks 9
 has err '^--ranks=9: train.batch=8 has no sample for each$'
 run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --ranks 3

@@ -93,7 +93,9 @@ static enum cut cut_of(const struct program *p, const struct node *n)
     bool                  flat = n->op == OP_MATMUL && type_at(p, n->in[1]).shape.rank == 2;
     if (n->op == OP_MATMUL && n->at.ta) return flat ? CUT_COLUMNS : CUT_SAMPLES;
     if (n->op == OP_MATMUL && !flat) return CUT_SAMPLES;
-    if (op->effect != EFFECT_NONE || op->batch != BATCH_ROWS || op->attrs & A_dims) return CUT_NONE;
+    bool random = op->effect == EFFECT_RANDOM && n->at.key; /* by the index of the sample */
+    if (op->effect == EFFECT_STATE || random || op->batch != BATCH_ROWS || op->attrs & A_dims)
+        return CUT_NONE;
     if (op->attrs & A_axis && !n->at.axis) return CUT_NONE; /* samples are what it moves */
     for (i32 i = 1; i < node_results(n); i++) /* sums over the samples beside results of each */
         if (type_at(p, n->out + i).shape.dim[0] != type_at(p, n->out).shape.dim[0]) return CUT_NONE;

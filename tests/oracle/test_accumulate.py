@@ -31,8 +31,8 @@ NORMED = {"kind": "layers", "layers": [{"conv": {"filters": 8, "bias": False}}, 
 
 CASES = {
     "gpt": (GPT, text_data(1, 32, EPOCH)),
-    "gpt-dropout": (dict(MODERN, dropout=0.1), text_data(1, 32, EPOCH)),
-    "encoder-dropout": (dict(ENCODER, dropout=0.1), line_data(1, EPOCH // 3, 12, 3)),  # lines of all lengths
+    "gpt-dropout": (dict(MODERN, dropout=0.1, attention_dropout=0.1), text_data(1, 32, EPOCH)),
+    "encoder-dropout": (dict(ENCODER, dropout=0.1, attention_dropout=0.1), line_data(1, EPOCH // 3, 12, 3)),  # lines of all lengths
     "layers-dropout": (SMOOTH, image_data(1, EPOCH, (8, 8), 10)),
     "ranker": (RANKER, click_data(1, EPOCH, 40, 5, 3)),
     "ranker-rows": (RANKER, click_data(1, EPOCH, 2000, 5, 3)),  # train.tables=auto: by rows

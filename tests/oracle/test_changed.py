@@ -59,7 +59,7 @@ CASES = [
     ("images", "data.augment=crop"), ("images", "data.augment=none"), ("images", "data.image_size=6"),
     ("images", "data.image_colour=false"), ("images", "data.image_normalise=half"), ("images", "data.shuffle_block=3"),
     ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx gz", "data.cache=elsewhere"),
-    ("idx", "model.layers=[flatten, {dense: 8}, relu, {dropout: 0.2}, {dense: 4}]"), ("muon", "model.dropout=0.2"),
+    ("idx", "model.layers=[flatten, {dense: 8}, relu, {dropout: 0.2}, {dense: 4}]"), ("muon", "model.dropout=0.2"), ("muon", "model.attention_dropout=0.2"),
     ("muon", "model.activation=relu2"),
     ("idx", "train.batch=16"), ("idx", "train.micro_batch=8"), ("idx", "train.drop_last=true"), ("idx", "train.shuffle=false"),
     ("idx", "train.seed=9"), ("idx", "train.optimiser=sgd"), ("idx", "train.precision=bf16"), ("idx", "train.freeze=*.bias"),

@@ -169,11 +169,12 @@ def check_identity(name, make):
         assert set(before) == set(after), set(before) ^ set(after)
         assert all(torch.equal(before[k], after[k]) for k in before), "other bits"
         was, now = [json.load(open(f"{folder}/{f}/config.json")) for f in ("model", "again")]
-        assert {**was, "torch_dtype": "float32"} == {**now, "torch_dtype": "float32"} and now["torch_dtype"] == "float32"
+        key = "dtype" if "dtype" in was else "torch_dtype"  # of transformers 5 or before
+        assert {**was, key: "float32"} == now, (was, now)
         command("export", f"{folder}/out.safetensors", f"{folder}/low", "--dtype", "bf16")
         low = from_bf16(f"{folder}/low/model.safetensors")
         assert all(torch.equal(low[k], before[k].bfloat16()) for k in before), "other bits in bf16"
-        assert json.load(open(f"{folder}/low/config.json"))["torch_dtype"] == "bfloat16"
+        assert json.load(open(f"{folder}/low/config.json"))[key] == "bfloat16"
         print(f"  {len(after)} tensors are bit-exact", flush=True)
 
 

@@ -10,6 +10,7 @@ kinks runs in f64 on both sides, where numbers that near do not occur by chance,
 own tolerances, GRADIENT_F64 and LOSS_F64 below."""
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -126,6 +127,48 @@ def rope(x, base):
     return torch.cat([a * c - b * s, a * s + b * c], -1)
 
 
+STEP = [0]  # of the batch that was asked for last
+
+
+def counted(data):
+    def make(folder, rng, settings):
+        batches = data(folder, rng, settings)
+
+        def one(step):
+            STEP[0] = step
+            return batches(step)
+        return one
+    return make
+
+
+def mix(x):
+    x = np.uint64(x)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def kept(name, shape, rate, seed=1):
+    """What dropout multiplies the weights [sample, head, query, key] of attention `name` by: Philox4x32-10 (Salmon et al. 2011) with base/rng.h's
+    packing; the element of a weight is head 2^48 + query 2^24 + key."""
+    with np.errstate(over="ignore"):
+        hashed = np.uint64(14695981039346656037)
+        for byte in name.encode():
+            hashed = (hashed ^ np.uint64(byte)) * np.uint64(1099511628211)
+        key = mix(mix(mix(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15)) ^ hashed))
+        sample, head, query, four = np.indices((*shape[:3], -(-shape[3] // 4)), dtype=np.uint64)
+        block = (head << np.uint64(46)) + (query << np.uint64(22)) + four
+        low = np.uint64(0xFFFFFFFF)
+        c = [block & low, block >> np.uint64(32), sample, np.full_like(block, STEP[0])]
+        k0, k1 = key & low, key >> np.uint64(32)
+        for _ in range(10):
+            p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+            c = [(p1 >> np.uint64(32)) ^ c[1] ^ k0, p1 & low, (p0 >> np.uint64(32)) ^ c[3] ^ k1, p0 & low]
+            k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
+    words = np.stack(c, -1).reshape(*shape[:3], -1)[..., :shape[3]]
+    return torch.from_numpy((words * 2.0**-32 >= rate) / (1 - rate))
+
+
 def attention(p, name, x, m, causal, lens=None, ids=None):
     B, T, C = x.shape
     H, G = m["heads"], m.get("kv_heads") or m["heads"]
@@ -146,7 +189,10 @@ def attention(p, name, x, m, causal, lens=None, ids=None):
         w = w.masked_fill(torch.ones(T, T, dtype=torch.bool).tril(-m["window"]), -math.inf)
     if lens is not None:
         w = w.masked_fill((torch.arange(T)[None] >= lens[:, None])[:, None, None], -math.inf)
-    o = torch.einsum("bhts,bshd->bthd", w.softmax(-1), v).reshape(B, T, H * D)
+    w = w.softmax(-1)
+    if m.get("attention_dropout"):
+        w = w * kept(name, w.shape, m["attention_dropout"]).to(w.dtype)
+    o = torch.einsum("bhts,bshd->bthd", w, v).reshape(B, T, H * D)
     if lens is not None:
         o = o * (torch.arange(T)[None] < lens[:, None])[..., None]
     return dense(p, f"{name}.proj", o)
@@ -502,7 +548,7 @@ def warmed(step):
 
 
 def gpt_case(name, m):
-    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4)}, text_data(4, 32, 40), gpt_weights(m, 32),
+    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4)}, counted(text_data(4, 32, 40)), gpt_weights(m, 32),
                 gpt_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
 
 
@@ -517,7 +563,7 @@ def muon_case(name, m):
 
 
 def encoder_case(name, m):
-    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=8)}, line_data(8, 40, 12, 3),
+    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=8)}, counted(line_data(8, 40, 12, 3)),
                 encoder_weights(m, 12, 3), encoder_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
 
 
@@ -539,12 +585,14 @@ CASES = [
     (gpt_case("gpt-values", dict(MODERN, depth=3, value_tables=2)), 1e-4, 1e-5),
     (gpt_case("gpt-window", dict(MODERN, window=5)), 1e-4, 1e-5),
     (gpt_case("gpt2-window-1", dict(GPT, window=1)), 1e-4, 1e-5),
+    (gpt_case("gpt-attention-dropout", dict(MODERN, attention_dropout=0.2)), 1e-4, 1e-5),
     (documents_case("gpt2-documents", GPT), 1e-4, 1e-5),
     (documents_case("gpt-documents-window", dict(MODERN, window=7)), 1e-4, 1e-5),
     (muon_case("gpt-muon", MODERN), 1e-4, 1e-5),
     (muon_case("gpt2-muon", GPT), 1e-4, 1e-5),
     (encoder_case("encoder", ENCODER), 1e-4, 1e-5),
     (encoder_case("encoder-modern", ENCODER_MODERN), 1e-4, 1e-5),
+    (encoder_case("encoder-attention-dropout", dict(ENCODER, attention_dropout=0.3)), 1e-4, 1e-5),
     (Case("ranker", 50, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
                          "train": {"optimiser": "adam", "lr": 1e-3, "batch": 64}},
           click_data(64, 320, 40, 5, 3), ranker_weights, ranker_loss, adam(1e-3)), 1e-4, 1e-5),

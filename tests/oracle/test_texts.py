@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from oracle import FRUGAL, load, save, seed_of
 
 import transformers as T
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 SHOW = os.path.join(os.path.dirname(FRUGAL), "show_feeds")
@@ -410,7 +411,7 @@ def check_chat(name):
 
 def bytes_of(f, kind, ids):
     """What tokens stand for, as both kinds of vocabulary write it; special ones for nothing."""
-    letters, out = {c: b for b, c in T.models.gpt2.tokenization_gpt2.bytes_to_unicode().items()}, b""
+    letters, out = {c: b for b, c in bytes_to_unicode().items()}, b""
     for token in ids:
         text = f.convert_ids_to_tokens(token)
         if token in f.all_special_ids or text in MARKS:
@@ -546,7 +547,7 @@ def check_generate():
     seed = seed_of("generate")
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    letters = {c: b for b, c in T.models.gpt2.tokenization_gpt2.bytes_to_unicode().items()}
+    letters = {c: b for b, c in bytes_to_unicode().items()}
     with tempfile.TemporaryDirectory() as folder:
         texts = [" ".join(rng.choices(WORDS, k=30)) for _ in range(40)]
         f = bytelevel(f"{folder}/model", texts, ["<|endoftext|>"], eos_token="<|endoftext|>")

@@ -211,6 +211,8 @@ f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *i
                           struct arena *perm)
 {
     bool packed = op == OP_ATTENTION_PACKED_GRAD;
+    f64  over   = 1 / (1 - at->p); /* of weights that are kept */
+    if (at->p > 0) in_count--;
     bool placed = in_count == 5 && in[4].type.shape.rank == 2;
     i64  B      = packed ? in[4].count - 1 : in[1].type.shape.dim[0];
     i64  T = packed ? at->count : in[1].type.shape.dim[1], H = at->heads, G = at->kv_heads;
@@ -228,17 +230,20 @@ f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *i
         i64 q = (row * all + h) * D, k = ((first + key) * all + H + h * G / H) * D;
         i64 v = k + G * D, o = (row * H + h) * D,
             lse   = packed ? h * rows + row : (b * H + h) * T + t;
-        f64 score = 0, change = 0;
+        f64 score = 0, dp = 0, delta = 0;
         if (t >= len || key < begin || key >= (at->causal ? t + 1 : len)) continue;
         for (i64 d = 0; d < D; d++) {
             score += at->scale * at_of(in, 1, q + d) * at_of(in, 1, k + d);
-            change += at_of(in, 0, o + d) * (at_of(in, 1, v + d) - at_of(in, 2, o + d));
+            dp += at_of(in, 0, o + d) * at_of(in, 1, v + d);
+            delta += at_of(in, 0, o + d) * at_of(in, 2, o + d);
         }
-        f64 p = exp(score - at_of(in, 3, lse)), ds = at->scale * p * fabs(change);
+        f64 p      = exp(score - at_of(in, 3, lse));
+        f64 change = fabs(dp * over - delta), dropped = at->p > 0 ? fabs(delta) : 0;
+        f64 ds = at->scale * p * MAX(change, dropped);
         for (i64 d = 0; d < D; d++) {
             size[q + d] += ds * fabs(at_of(in, 1, k + d));
             size[k + d] += ds * fabs(at_of(in, 1, q + d));
-            size[v + d] += p * fabs(at_of(in, 0, o + d));
+            size[v + d] += p * over * fabs(at_of(in, 0, o + d));
         }
     }
     return size;

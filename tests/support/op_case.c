@@ -466,6 +466,16 @@ static void add_positions(struct maker *m, i64 B, i64 T)
         data[i] = i % T == 0 || draw_to(&d, least) == 0 ? 0 : data[i - 1] + 1;
 }
 
+/* Dropout on the weights, of every fourth case. */
+static void add_drop(struct maker *m)
+{
+    if (draw_to(m->draw, 4)) return;
+    m->c->at.key = (i64)draw_bits(m->draw);
+    m->c->at.p   = draw_coin(m->draw) ? 0.1 : 0.5;
+    m->c->terms /= pow(1 - m->c->at.p, 2);
+    add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
+}
+
 static void case_attention(struct maker *m)
 {
     static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256 };
@@ -489,6 +499,7 @@ static void case_attention(struct maker *m)
     add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), scale, 0);
     if (m->c->at.causal && draw_to(m->draw, 3) == 0) add_positions(m, B, T);
     else if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
+    add_drop(m);
 }
 
 /* Sequences of random length, some empty, behind them rows that belong to none. */
@@ -516,6 +527,7 @@ static void case_attention_packed(struct maker *m)
     m->c->terms = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
     add_offsets(m, B, rows, m->c->at.count);
+    add_drop(m);
 }
 
 /* New rows of each sequence lie one after the other, some of padding among them; the longest fills the cache. */
@@ -607,15 +619,19 @@ static void case_xent(struct maker *m)
     xent_over(m, rows, 1 + size(m, 1024));
 }
 
-/* Some as wide as a vocabulary, for which there are kernels of their own. */
+/* Some as wide as a vocabulary, for which there are kernels of their own: one block has rows of up to 57,000 numbers,
+ * several share longer ones, and each goes on to its next row if there are more than fit at once. */
 static void case_xent_both(struct maker *m)
 {
     static const f64 caps[] = { 0, 0, 2, 15 };
-    i64              kind   = (i64)draw_to(m->draw, 8); /* many rows, or wide ones, or neither */
-    if (kind > 1) case_xent(m);
-    i64 V = kind > 1 ? 0 : 8 * (1024 + draw_to(m->draw, kind ? 6200 : 40));
-    if (kind == 1) xent_over(m, shape_1(size(m, 9)), V);
-    if (kind == 0) xent_over(m, shape_1(300 + draw_to(m->draw, 100)), V);
+    i64              kind   = (i64)draw_to(m->draw, 10);
+    if (kind == 0)
+        xent_over(m, shape_1(300 + draw_to(m->draw, 100)), 8 * (1024 + draw_to(m->draw, 40)));
+    else if (kind == 1) xent_over(m, shape_1(size(m, 9)), 8 * (1024 + draw_to(m->draw, 6200)));
+    else if (kind == 2)
+        xent_over(m, shape_1(70 + draw_to(m->draw, 40)), 8 * (7200 + draw_to(m->draw, 100)));
+    else if (kind == 3) xent_over(m, shape_1(size(m, 3)), 8 * (7200 + draw_to(m->draw, 30000)));
+    else case_xent(m);
     m->c->at.cap = caps[draw_to(m->draw, COUNT_OF(caps))];
     add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }

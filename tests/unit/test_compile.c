@@ -384,7 +384,7 @@ TEST(a_head_that_no_kernel_takes_is_a_sentence)
     struct err    err = { 0 };
     struct graph *g   = graph_new(perm, STR("g"));
     i32           x   = param(g, "x", shape_3(1, 2, 3 * (HEAD_DIM_MAX + 1)), true);
-    CHECK_EQ(build_attention(g, STR("attn"), x, -1, 1, 1, true, 0, 0), -1);
+    CHECK_EQ(build_attention(g, STR("attn"), x, -1, 1, 1, (struct seeing){ .causal = true }), -1);
     CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
     CHECK_STR(err.text,
               "attn (attention): needs heads of at most 1024 numbers; more heads make them "

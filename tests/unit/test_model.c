@@ -510,6 +510,8 @@ TEST(wrong_settings_are_named_by_their_key)
     c         = settings("gpt");
     c.dropout = 1;
     CHECK_STR(refused(perm, c, words), "model.dropout=1 must be at least 0 and below 1");
+    c.dropout = 0, c.attention_dropout = 1;
+    CHECK_STR(refused(perm, c, words), "model.attention_dropout=1 must be at least 0 and below 1");
     CHECK_STR(refused(perm, settings("gtp"), words),
               "model.kind=gtp must be one of: layers gpt encoder ranker hf");
     CHECK_STR(refused(perm, settings("gpt"), images(28, 28, 1, 10)),

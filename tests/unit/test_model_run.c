@@ -17,7 +17,10 @@ static const f32 factors[] = { 1 / 64.0f, 1 / 100.0f }, shifts[] = { -2, -0.75f 
 
 static void plain(struct model_config *c) { (void)c; }
 
-static void gpt2(struct model_config *c) { c->dropout = 0.2, c->smoothing = 0.1; }
+static void gpt2(struct model_config *c)
+{
+    c->dropout = c->attention_dropout = 0.2, c->smoothing = 0.1;
+}
 
 static void relu2(struct model_config *c) { c->activation = STR("relu2"); }
 

@@ -98,10 +98,11 @@ TEST(every_field_of_the_settings_has_one_row)
     CHECK_EQ(rows, OPTION_COUNT);
     /* 150 of the first 187, and each that came later by its name, with the argument in its commit. */
     static const char *const later[] = {
-        "data.windows",       "data.text",         "data.tokenizer", "data.template",
-        "train.lora.rank",    "train.lora.alpha",  "train.lora.on",  "train.lora.dropout",
-        "train.lora.weights", "model.table_dtype", "train.shard",    "train.join_s",
-        "model.value_tables", "train.shard_over"
+        "data.windows",       "data.text",          "data.tokenizer",
+        "data.template",      "train.lora.rank",    "train.lora.alpha",
+        "train.lora.on",      "train.lora.dropout", "train.lora.weights",
+        "model.table_dtype",  "train.shard",        "train.join_s",
+        "model.value_tables", "train.shard_over",   "model.attention_dropout"
     };
     i64 added = 0;
     for (i64 i = 0; i < COUNT_OF(later); i++) added += option_find(str_of(later[i])) != NULL;

@@ -30,7 +30,8 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
     i32 x    = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_I32, shape_2(batch, T)));
     i32 lens = graph_value(g, VALUE_INPUT, STR("lens"), type_of(DT_I32, shape_1(batch)));
     i32 wte = param(g, "wte", shape_2(TOKENS, WIDTH)), wpe = param(g, "wpe", shape_2(T, WIDTH));
-    i32 w = param(g, "w", shape_2(WIDTH, 3 * WIDTH)), y;
+    i32 w             = param(g, "w", shape_2(WIDTH, 3 * WIDTH)), y;
+    struct seeing how = { .dropout = 0.3 };
     (void)mode;
     if (f->packed) {
         struct packed r = build_pack(g, STR("pack"), x, lens);
@@ -44,7 +45,7 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
         y               = build_rope(g, STR("rope"), y, at, 2 * HEADS, WIDTH / HEADS, 100,
                                      (struct rope_scaling){ 0 });
         y               = build_reshape(g, STR("many"), y, shape_2(g->rows, 3 * WIDTH));
-        y               = build_attention_packed(g, STR("attn"), y, &r, HEADS, HEADS, false, 0, 0);
+        y               = build_attention_packed(g, STR("attn"), y, &r, HEADS, HEADS, how);
         y = build_embedding(g, STR("first"), y, build_slice(g, STR("of"), r.offsets, 0, 0, batch));
     } else {
         y = build_binary(g, OP_ADD, STR("wpe"), build_embedding(g, STR("wte"), wte, x), wpe);
@@ -52,7 +53,7 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
         y = build_matmul(g, STR("w"), y, w, -1, false, false);
         y = build_rope(g, STR("rope"), y, -1, 2 * HEADS, WIDTH / HEADS, 100,
                        (struct rope_scaling){ 0 });
-        y = build_attention(g, STR("attn"), y, lens, HEADS, HEADS, false, 0, 0);
+        y = build_attention(g, STR("attn"), y, lens, HEADS, HEADS, how);
         y = build_slice(g, STR("first"), y, 1, 0, 1);
     }
     y = build_binary(g, OP_MUL, STR("square"), y, y);

@@ -11,16 +11,17 @@ static struct model *small_gpt(struct arena *perm)
     struct feeds feeds = { .count = 2 };
     feeds.feed[0]      = (struct feed){ STR("x"), type_of(DT_I32, shape_1(CONTEXT)), VOCABULARY };
     feeds.feed[1]      = (struct feed){ STR("y"), type_of(DT_I32, shape_1(CONTEXT)), VOCABULARY };
-    struct model_config c = { .kind       = STR("gpt"),
-                              .depth      = 6,
-                              .width      = 32,
-                              .heads      = 2,
-                              .norm       = STR("layer"),
-                              .positions  = STR("learned"),
-                              .activation = STR("gelu"),
-                              .tied       = true,
-                              .bias       = true,
-                              .dropout    = 0.1 };
+    struct model_config c = { .kind              = STR("gpt"),
+                              .depth             = 6,
+                              .width             = 32,
+                              .heads             = 2,
+                              .norm              = STR("layer"),
+                              .positions         = STR("learned"),
+                              .activation        = STR("gelu"),
+                              .tied              = true,
+                              .bias              = true,
+                              .dropout           = 0.1,
+                              .attention_dropout = 0.1 };
     struct model       *m;
     struct err          err = { 0 };
     if (model_new(perm, &c, &feeds, &m, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);

@@ -2,6 +2,7 @@
  * against differences of its forward op. */
 #include "base/half.h"
 #include "base/rng.h"
+#include "ir/attention.h"
 #include "support/use.h"
 
 static f64 sigmoid(f64 x) { return 1 / (1 + exp(-x)); }
@@ -551,6 +552,29 @@ TEST(dropout_is_addressed_by_the_sample_in_the_global_batch)
         key.sample = (u64)(100 + i / 16);
         CHECK_EQ(a[i], rng_uniform(key, (u64)(i % 16)) >= 0.25 ? (f32)(1 / 0.75) : 0);
     }
+}
+
+/* Scores of 0 weigh all keys alike, and values of one 1 each show the weights. */
+TEST(attention_drops_weights_by_sample_head_query_and_key)
+{
+    enum { T = 4, H = 2, ROW = 4 * T };
+    f64 x[2 * T * ROW] = { 0 };
+    for (i32 i = 0; i < 2 * T; i++) x[i * ROW + 3 * T + i % T] = 1;
+    struct attrs  at  = { .heads = H, .kv_heads = 1, .scale = 1, .key = 99, .p = 0.25 };
+    struct tensor qkv = tensor_new(perm, DT_F64, shape_3(2, T, ROW), x);
+    struct tensor one = tensor_new(perm, DT_F64, shape_3(1, T, ROW), x);
+    struct use u = RUN(OP_ATTENTION, at, qkv, tensor_new(perm, DT_I32, shape_1(4), N(3, 0, 7, 40)));
+    struct use v = RUN(OP_ATTENTION, at, one, tensor_new(perm, DT_I32, shape_1(4), N(3, 0, 7, 41)));
+    const f64 *o = u.out[0].data;
+    struct rng_key key = { .seed = 3, .name = 99, .step = 7 };
+    CHECK(!memcmp(o + T * H * T, v.out[0].data, T * H * T * sizeof *o));
+    for (i32 i = 0; i < 2 * T * H * T; i++) {
+        i32 s = i % T, h = i / T % H, t = i / T / H % T;
+        key.sample = (u64)(40 + i / T / H / T);
+        CHECK_NEAR(o[i], rng_uniform(key, attention_weight(h, t, s)) >= 0.25 ? 1 / 0.75 / T : 0,
+                   1e-15);
+    }
+    CHECK_NEAR(*(f64 *)u.out[1].data, log(T), 1e-15); /* of all keys */
 }
 
 /* --- optimisers --- */

@@ -49,7 +49,8 @@ TEST(sequences_are_timed_at_their_full_length)
         struct graph *g = graph_new(perm, STR("attention"));
         i32 qkv  = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_3(4, 128, 3 * 64)));
         i32 lens = graph_value(g, VALUE_INPUT, STR("n"), type_of(DT_I32, shape_1(4)));
-        build_attention(g, STR("a"), qkv, with ? lens : -1, 2, 2, false, 0, 0);
+        build_attention(g, STR("a"), qkv, with ? lens : -1, 2, 2,
+                        (struct seeing){ .causal = false });
         seconds[with] = seconds_of(&t, g, scratch);
     }
     CHECK(seconds[1] > seconds[0] / 4); /* of an empty one: a hundredth */

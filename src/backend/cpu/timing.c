@@ -38,7 +38,7 @@ static u8 *lend(struct tensor *t, u8 *at)
  * ones share all rows evenly. */
 static void fill_lengths(const struct call *c)
 {
-    const struct tensor *lens = &c->in[c->in_count - 1], *x = &c->in[0];
+    const struct tensor *lens = &c->in[MAX(0, c->in_count - 1 - (c->at->p > 0))], *x = &c->in[0];
     bool                 packed = c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD;
     for (i64 b = 0; packed && b < lens->count; b++)
         ((i32 *)lens->data)[b] = (i32)(x->type.shape.dim[0] * b / (lens->count - 1));

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -212,6 +213,8 @@ static void *open_library(struct os *os, struct arena scratch)
     /* Open MPI 4 and 5; MPICH as Debian calls it, and as its ABI does */
     static const char *const names[2][3] = { { "libmpich.so.12", "libmpi.so.12", "libmpi.so.40" },
                                              { "libmpi.so.40", "libmpich.so.12", "libmpi.so.12" } };
+    setenv("UCX_HANDLE_ERRORS", "none",
+           0); /* a peer that dies is no crash of ours: no stack of it, and no handlers */
     /* global: Open MPI's own plug-ins look for its symbols there */
     if (given.len) return dlopen(str_z(&scratch, given), RTLD_NOW | RTLD_GLOBAL);
     void *library = NULL;

@@ -221,13 +221,6 @@ static void place_of(const struct ranks *r, i32 rank, i32 *place, i32 *machine)
     }
 }
 
-i32 ranks_place(const struct ranks *r, i32 rank)
-{
-    i32 place, machine;
-    place_of(r, rank, &place, &machine);
-    return place;
-}
-
 static i32 count_of_machine(const struct ranks *r, i32 rank)
 {
     i32 count = 0;

@@ -56,8 +56,7 @@ struct ranks *ranks_over(struct ranks *r, i64 over); /* r NULL: NULL */
 /* Makes the groups of enum ranks_over by machine, and says which of how many places of its machine this rank has. All
  * ranks call it. USAGE: machines have different numbers of ranks. */
 enum status ranks_by_machine(struct ranks *r, i32 *place, i32 *places, struct err *err);
-/* The place of a rank in its machine, and the rank of rank 0's machine that has a place. */
-i32 ranks_place(const struct ranks *r, i32 rank);
+/* The rank of rank 0's machine that has a place. */
 i32 ranks_holder(const struct ranks *r, i32 place);
 
 enum ranks_join { RANKS_SUM, RANKS_LARGEST };

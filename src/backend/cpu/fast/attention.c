@@ -1,10 +1,26 @@
 /* attention.c - a call of attention, by name. */
 #include "backend/cpu/fast/attention.h"
+#include <math.h>
 #include <string.h>
 
 bool attention_is_grad(const struct call *c)
 {
     return c->op == OP_ATTENTION_GRAD || c->op == OP_ATTENTION_PACKED_GRAD;
+}
+
+/* Its mask is dropout's: a word, a fraction of 2^32, of at least p keeps. rng is the last operand, and has no data yet
+ * where kernels are chosen. */
+static void read_rng(struct attention *a, const struct call *c)
+{
+    const i32 *rng = c->in[c->in_count - 1].data;
+    a->drops       = c->at->p > 0;
+    if (!a->drops || !rng) return;
+    a->key   = (struct rng_key){ .seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                                 .name   = (u64)c->at->key,
+                                 .step   = (u32)rng[2],
+                                 .sample = (u32)rng[3] };
+    a->least = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
+    a->over  = (f32)(1 / (1 - c->at->p));
 }
 
 struct attention attention_of(const struct call *c)
@@ -13,8 +29,9 @@ struct attention attention_of(const struct call *c)
     bool                 packed = c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD;
     const struct tensor *qkv    = &c->in[grad ? 1 : 0];
     i32                  lens   = grad ? 4 : 1;
-    const i32           *given  = c->in_count > lens ? c->in[lens].data : NULL;
-    bool                 placed = c->in_count > lens && c->in[lens].type.shape.rank == 2;
+    bool                 has    = c->in_count - (c->at->p > 0) > lens;
+    const i32           *given  = has ? c->in[lens].data : NULL;
+    bool                 placed = has && c->in[lens].type.shape.rank == 2;
     struct shape         s      = qkv->type.shape;
     struct attention     a      = { .B         = packed ? c->in[lens].count - 1 : s.dim[0],
                                     .T         = packed ? c->at->count : s.dim[1],
@@ -36,6 +53,7 @@ struct attention attention_of(const struct call *c)
                                     .window    = c->at->window };
     a.D                         = a.row / (a.H + 2 * a.G);
     a.o_row                     = a.H * a.D;
+    read_rng(&a, c);
     return a;
 }
 

@@ -2,6 +2,7 @@
 #ifndef BACKEND_CPU_FAST_ATTENTION_H
 #define BACKEND_CPU_FAST_ATTENTION_H
 #include "backend/cpu/kernel.h"
+#include "base/rng.h"
 
 struct attention {
     i64 B, T, H, G, D; /* batch, positions, query heads, key heads, numbers in a head; of packed
@@ -16,6 +17,11 @@ struct attention {
     f32        scale;
     bool       causal, packed;
     i64        window; /* keys that a query sees at most; 0: no such bound */
+    /* Dropout on the weights; drops is false without. */
+    bool           drops;
+    struct rng_key key;   /* of the first sequence */
+    u32            least; /* the smallest word that keeps its weight */
+    f32            over;  /* 1 / (1 - p) */
 };
 
 struct attention attention_of(const struct call *c); /* forward or gradient; data may be NULL */

@@ -13,8 +13,10 @@
  * Scores and sums are f32; p and ds are rounded to bf16 for the products that read them, which is
  * the error of one more rounding of o. A block of work is one query head and a share of its queries;
  * for the gradient, one key head with all query heads that read it. Every operand of a head is
- * packed once, in the forms of bf16_tile.h. */
+ * packed once, in the forms of bf16_tile.h. Where weights are dropped, p counts as often as it is kept in o and dv, and
+ * v . do^T in ds. */
 #include "backend/cpu/fast/attention.h"
+#include "backend/cpu/fast/attention_drop.h"
 #include "backend/cpu/fast/bf16_tile.h"
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/rows.h"
@@ -112,12 +114,12 @@ struct span { /* of keys, [begin, end) */
     i64 begin, end;
 };
 
-/* Row r of p from its scores: all of `seen`, 0 in the rest of `at`. The sum of p, and the logarithm of what the
- * exponentials sum to. */
-static f32 softmax_row(const struct forward_buffers *m, i64 r, struct span seen, struct span at,
-                       f32 scale, f32 *lse)
+/* Row r of p, of query t, from its scores: all of `seen`, 0 in the rest of `at`. The sum of p, and the logarithm of
+ * what the exponentials sum to. */
+static f32 softmax_row(const struct forward_buffers *m, i64 r, i64 t, struct span seen,
+                       struct span at, const struct drop *d, f32 *lse)
 {
-    f32 *s   = m->scores + r * m->p_row;
+    f32 *s = m->scores + r * m->p_row, scale = d->a->scale, keep[STRIDE];
     vf   top = v_set(-INFINITY), sum = v_zero();
     vi   first = v_set_i((i32)seen.begin), past = v_set_i((i32)seen.end);
     for (i64 i = at.begin; i < at.end; i += V_LANES) {
@@ -132,6 +134,10 @@ static f32 softmax_row(const struct forward_buffers *m, i64 r, struct span seen,
     for (i64 i = at.begin; i < at.end; i += V_LANES) {
         vf p = v_exp(v_load(s + i) - v_set(highest));
         sum += p;
+        if (d->a->drops) {
+            if ((i - at.begin) % STRIDE == 0) drop_keys(d, t, i, keep);
+            p *= v_load(keep + (i - at.begin) % STRIDE);
+        }
         v_put(m->p, r * m->p_row + i, p, v_all, DT_BF16);
     }
     f32 total = v_sum(sum);
@@ -141,9 +147,10 @@ static f32 softmax_row(const struct forward_buffers *m, i64 r, struct span seen,
 
 /* `rows` queries from t on. */
 static void attend(const struct forward *f, const struct forward_buffers *m, const u16 *q, i64 b,
-                   i64 len, i64 t, i64 rows, u16 *o, f32 *lse)
+                   i64 h, i64 len, i64 t, i64 rows, u16 *o, f32 *lse)
 {
-    const struct attention *a   = &f->a;
+    struct drop             drop = drop_of(&f->a, b, h);
+    const struct attention *a    = &f->a;
     i64                     end = keys_end(a, len, t + rows), tiles = tiles_of(a->D);
     i64              begin = attention_begin(a, b, t) / PAD * PAD; /* whole panels and steps */
     struct span      at    = { begin, round_up(end, STEPS) };
@@ -168,7 +175,7 @@ static void attend(const struct forward *f, const struct forward_buffers *m, con
     product_rows(s, 2, end - begin, tiles * B_TILE);
     for (i64 r = 0; r < rows; r++) {
         struct span seen = { attention_begin(a, b, t + r), keys_end(a, len, t + r + 1) };
-        over_sum[r]      = 1 / softmax_row(m, r, seen, at, a->scale, lse + r);
+        over_sum[r]      = 1 / softmax_row(m, r, t + r, seen, at, &drop, lse + r);
     }
     product_rows(v, 2, a->D, tiles_of(len) * B_TILE);
     put_rows(o, a->o_row, m->o, over_sum, rows, a->D);
@@ -193,7 +200,7 @@ static void forward_block(void *context, i64 block, i32 worker)
         i64 rows = MIN(ROWS, last - t), live = MAX(0, MIN(rows, len - t));
         zero_rows(o + (t + live) * a->o_row, a->o_row, rows - live, a->D);
         memset(lse + t + live, 0, (size_t)(rows - live) * sizeof *lse);
-        if (live) attend(f, &m, q + t * a->row, b, len, t, live, o + t * a->o_row, lse + t);
+        if (live) attend(f, &m, q + t * a->row, b, h, len, t, live, o + t * a->o_row, lse + t);
     }
     products_end();
 }
@@ -294,19 +301,22 @@ static i64 queries_end(const struct attention *a, const struct backward_buffers 
 
 /* p and ds of ROWS keys from s on and one panel of queries from t on; 0 where a query does not see
  * a key. `at`: of the first key among those at work. */
-static void pair_tile(const struct attention *a, const struct backward_buffers *m, i64 len, i64 s,
+static void pair_tile(const struct drop *d, const struct backward_buffers *m, i64 len, i64 s,
                       i64 at, i64 t)
 {
-    _Alignas(64) f32 scores[ROWS * NR], dp[ROWS * NR];
-    i64              tiles = tiles_of(a->D);
-    struct bf16_tile x     = { .tiles   = tiles,
-                               .a       = m->k + s * tiles * STEPS,
-                               .a_row   = STEPS,
-                               .a_tile  = A_TILE,
-                               .a_panel = tiles * A_TILE,
-                               .b       = m->q + t * tiles * STEPS,
-                               .c       = scores,
-                               .c_row   = NR };
+    const struct attention *a = d->a;
+    u32                     word[4][V_LANES]; /* four keys of each query */
+    u64                     next_query = (u64)1 << (ATTENTION_PLACE_BITS - 2);
+    _Alignas(64) f32        scores[ROWS * NR], dp[ROWS * NR];
+    i64                     tiles = tiles_of(a->D);
+    struct bf16_tile        x     = { .tiles   = tiles,
+                                      .a       = m->k + s * tiles * STEPS,
+                                      .a_row   = STEPS,
+                                      .a_tile  = A_TILE,
+                                      .a_panel = tiles * A_TILE,
+                                      .b       = m->q + t * tiles * STEPS,
+                                      .c       = scores,
+                                      .c_row   = NR };
     product(&x, ROWS / PANEL, NV);
     x.a = m->v + s * tiles * STEPS;
     x.b = m->d_o + t * tiles * STEPS;
@@ -320,9 +330,16 @@ static void pair_tile(const struct attention *a, const struct backward_buffers *
             vi key = v_set_i((i32)(s + r)), seen = s + r < len ? there : v_set_i(0);
             if (a->causal) seen &= query >= key;
             if (has_begin(a)) seen &= key >= begin;
-            vf  p  = v_exp(v_load(scores + r * NR + j) * scale - lse);
-            vf  ds = p * (v_load(dp + r * NR + j) - delta) * scale;
-            i64 to = (at + r) * m->p_row + t + j;
+            vf  p = v_exp(v_load(scores + r * NR + j) * scale - lse), y = v_load(dp + r * NR + j);
+            vf  keep = v_set(1);
+            i64 to   = (at + r) * m->p_row + t + j;
+            if (a->drops) {
+                u64 block = attention_weight(d->h, t + j, s + r) / 4;
+                if (r % 4 == 0) word_lanes(d->philox_key, d->key, block, next_query, word);
+                keep = drop_keep(d, word[r % 4]);
+            }
+            vf ds = p * (y * keep - delta) * scale;
+            p *= keep;
             v_put(m->p, to, v_select(seen, p, v_zero()), v_all, DT_BF16);
             v_put(m->ds, to, v_select(seen, ds, v_zero()), v_all, DT_BF16);
         }
@@ -395,16 +412,17 @@ static void head_pack(const struct backward *f, const struct backward_buffers *m
 }
 
 /* One query head; `adds` to what other heads left in dk and dv. */
-static void backward_head(const struct attention *a, const struct backward_buffers *m, i64 len,
+static void backward_head(const struct drop *d, const struct backward_buffers *m, i64 len,
                           bool adds)
 {
-    i64 D = round_up(a->D, V_LANES);
+    const struct attention *a = d->a;
+    i64                     D = round_up(a->D, V_LANES);
     if (has_begin(a)) memset(m->dq, 0, (size_t)(round_up(len, ROWS) * D) * sizeof *m->dq);
     for (i64 s = 0; s < len; s += KEYS) {
         i64 past = queries_end(a, m, len, MIN(s + KEYS, len)), end = round_up(past, STEPS);
         for (i64 r = 0; r < MIN(KEYS, len - s); r += ROWS) {
             i64 first = a->causal ? s + r : 0;
-            for (i64 t = first / NR * NR; t < end; t += NR) pair_tile(a, m, len, s + r, r, t);
+            for (i64 t = first / NR * NR; t < end; t += NR) pair_tile(d, m, len, s + r, r, t);
             struct keys k = { first, past, m->p_row, adds };
             add_keys(a, len, k, m->p + r * m->p_row, m->d_o_columns, m->dv + (s + r) * D);
             add_keys(a, len, k, m->ds + r * m->p_row, m->q_columns, m->dk + (s + r) * D);
@@ -434,7 +452,8 @@ static void backward_block(void *context, i64 block, i32 worker)
     for (i64 h = 0; h < a->H; h++) {
         if (h * a->G / a->H != g) continue;
         head_pack(f, &m, len, b, h);
-        backward_head(a, &m, len, adds);
+        struct drop d = drop_of(a, b, h);
+        backward_head(&d, &m, len, adds);
         put_grad(f, q_at + h * a->D, m.dq, len, end);
         adds = true;
     }

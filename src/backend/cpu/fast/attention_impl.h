@@ -12,8 +12,10 @@
  *     dq += ds . (scale k)    dk += ds^T . (scale q)    dv += p^T . do
  *
  * A block of work is one query head and a share of its queries; for the gradient, one key head
- * with all query heads that read it, because they add to the same dk and dv. */
+ * with all query heads that read it, because they add to the same dk and dv. Where weights are dropped, p counts as
+ * often as it is kept in o and dv, and do . v^T in ds. */
 #include "backend/cpu/fast/attention.h"
+#include "backend/cpu/fast/attention_drop.h"
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/gemm_tile.h"
 #include "backend/cpu/fast/rows_exp.h"
@@ -133,10 +135,22 @@ static void scores(const struct forward *f, const struct forward_buffers *m, i64
     }
 }
 
-/* One tile of MR queries: probabilities in place of scores, then o. */
-static void attend(const struct forward *f, const struct forward_buffers *m, i64 b, i64 len, i64 t,
-                   i64 rows, f32 *o, f32 *lse)
+/* Weights of keys [first, end) of query t; others of the same vectors may be multiplied too. */
+static void drop_row(const struct drop *d, i64 t, f32 *p, i64 first, i64 end)
 {
+    f32 keep[STRIDE];
+    for (i64 s = first / V_LANES * V_LANES; s < end; s += STRIDE) {
+        drop_keys(d, t, s, keep);
+        for (i64 k = 0; k < STRIDE && s + k < end; k += V_LANES)
+            v_store(p + s + k, v_load(p + s + k) * v_load(keep + k));
+    }
+}
+
+/* One tile of MR queries: probabilities in place of scores, then o. */
+static void attend(const struct forward *f, const struct forward_buffers *m, i64 b, i64 h, i64 len,
+                   i64 t, i64 rows, f32 *o, f32 *lse)
+{
+    struct drop             drop  = drop_of(&f->a, b, h);
     const struct attention *a     = &f->a;
     i64                     begin = attention_begin(a, b, t), end = keys_end_rows(a, len, t, rows);
     f32                     over_sum[MR];
@@ -147,6 +161,7 @@ static void attend(const struct forward *f, const struct forward_buffers *m, i64
         f32  sum = row_exp(s + first, s + first, seen - first, top, DT_F32);
         for (i64 i = begin; i < first; i++) s[i] = 0;
         for (i64 i = seen; i < end; i++) s[i] = 0;
+        if (a->drops) drop_row(&drop, t + r, s, first, seen);
         over_sum[r] = 1 / sum;
         lse[r]      = (f32)((f64)top + log((f64)sum));
     }
@@ -187,7 +202,8 @@ static void forward_block(void *context, i64 block, i32 worker)
         for (i64 r = 0; r < live; r += MR) {
             struct forward_buffers tile = m;
             tile.scores += r * f->scores_row;
-            attend(f, &tile, b, len, t + r, MIN(live - r, MR), o + (t + r) * a->o_row, lse + t + r);
+            attend(f, &tile, b, h, len, t + r, MIN(live - r, MR), o + (t + r) * a->o_row,
+                   lse + t + r);
         }
     }
 }
@@ -248,7 +264,7 @@ static struct backward_buffers backward_buffers(const struct backward *f, i32 wo
 }
 
 struct chunk { /* queries [t, t + rows) and keys [s, s + KEYS) of one head */
-    i64        b, len, t, rows, s;
+    i64        b, h, len, t, rows, s;
     i64        end;   /* of the keys that the last query sees, counted from s */
     bool       first; /* of these queries' chunks */
     const f32 *lse;   /* of query t */
@@ -264,6 +280,23 @@ static i64 chunk_end(const struct attention *a, const struct chunk *k, i64 r, i6
 static i64 chunk_begin(const struct attention *a, const struct chunk *k, i64 r)
 {
     return MAX(0, MIN(KEYS, attention_begin(a, k->b, k->t + r) - k->s));
+}
+
+/* Of row r's scores: p as often as it is kept, and ds. */
+V_INLINE void chunk_row(const struct attention *a, const struct backward_buffers *m,
+                        const struct chunk *k, const struct drop *d, i64 r, i64 first, i64 all)
+{
+    f32 *p = m->p + r * KEYS_ROW, *ds = m->ds + r * KEYS_ROW, keep[STRIDE];
+    vf   lse = v_set(k->lse[r]), delta = v_set(m->delta[r]);
+    for (i64 i = first; i < all; i += V_LANES) {
+        vf x = v_exp(v_load(p + i) - lse), y = v_load(ds + i), w = v_set(1);
+        if (a->drops) {
+            if ((i - first) % STRIDE == 0) drop_keys(d, k->t + r, k->s + i, keep);
+            w = v_load(keep + (i - first) % STRIDE);
+        }
+        v_store(p + i, x * w);
+        v_store(ds + i, x * (y * w - delta));
+    }
 }
 
 /* p and ds of the chunk; 0 where a query does not see a key, up to the end of the vector. */
@@ -292,16 +325,12 @@ static void chunk_scores(const struct attention *a, const struct backward_buffer
             tile_any(&t, count, nv);
         }
     }
+    struct drop drop = drop_of(a, k->b, k->h);
     for (i64 r = 0; r < k->rows; r++) {
         i64  tile = r / MR * MR, all = chunk_end(a, k, tile, MIN(k->rows - tile, MR));
         i64  first = chunk_begin(a, k, r), seen = chunk_end(a, k, r, 1);
         f32 *p = m->p + r * KEYS_ROW, *ds = m->ds + r * KEYS_ROW;
-        vf   lse = v_set(k->lse[r]), delta = v_set(m->delta[r]);
-        for (i64 i = first / V_LANES * V_LANES; i < all; i += V_LANES) {
-            vf x = v_exp(v_load(p + i) - lse), y = x * (v_load(ds + i) - delta);
-            v_store(p + i, x);
-            v_store(ds + i, y);
-        }
+        chunk_row(a, m, k, &drop, r, first / V_LANES * V_LANES, all);
         for (i64 i = 0; i < MIN(first, all); i++) p[i] = ds[i] = 0;
         for (i64 i = seen; i < round_up(all, V_LANES); i++) p[i] = ds[i] = 0;
     }
@@ -366,7 +395,7 @@ static void backward_head(const struct attention *a, const struct backward_buffe
             m->delta[r] = row_dot(d_o + r * a->o_row, o + r * a->o_row, a->D, DT_F32);
         i64 end = keys_end_rows(a, len, t, rows);
         for (i64 first = keys_begin(a, b, t, KEYS), s = first; s < end; s += KEYS) {
-            struct chunk k = { b, len, t, rows, s, MIN(KEYS, end - s), s == first, lse + t };
+            struct chunk k = { b, h, len, t, rows, s, MIN(KEYS, end - s), s == first, lse + t };
             chunk_scores(a, m, &k);
             chunk_dq(a, m, &k, dq + t * a->row);
             chunk_dkv(a, &k, m->p, m->d_o, a->out + attention_v(a, b, g));

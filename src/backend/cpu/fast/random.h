@@ -20,15 +20,16 @@ V_INLINE void multiply(const u32 *x, u32 by, u32 *high, u32 *low)
     }
 }
 
-/* Words of the elements from 4 * block on; constants as in base/rng.c. */
-static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE])
+/* Words of the blocks block, block + step, …, a block a lane: c[0] has the first of each, and so on. Constants as in
+ * base/rng.c. */
+static void word_lanes(u64 philox_key, struct rng_key key, u64 block, u64 step, u32 (*c)[V_LANES])
 {
-    u32 c0[V_LANES], c1[V_LANES], c2[V_LANES], c3[V_LANES];
-    u32 h0[V_LANES], l0[V_LANES], h2[V_LANES], l2[V_LANES];
-    u32 k0 = (u32)philox_key, k1 = (u32)(philox_key >> 32);
+    u32 *c0 = c[0], *c1 = c[1], *c2 = c[2], *c3 = c[3];
+    u32  h0[V_LANES], l0[V_LANES], h2[V_LANES], l2[V_LANES];
+    u32  k0 = (u32)philox_key, k1 = (u32)(philox_key >> 32);
     for (u64 i = 0; i < V_LANES; i++) {
-        c0[i] = (u32)(block + i);
-        c1[i] = (u32)((block + i) >> 32);
+        c0[i] = (u32)(block + i * step);
+        c1[i] = (u32)((block + i * step) >> 32);
         c2[i] = (u32)key.sample;
         c3[i] = (u32)key.step;
     }
@@ -42,7 +43,15 @@ static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE]
             c3[i] = l0[i];
         }
     }
-    vf x[V_LANES] = { v_load((f32 *)c0), v_load((f32 *)c1), v_load((f32 *)c2), v_load((f32 *)c3) };
+}
+
+/* Words of the elements from 4 * block on. */
+static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE])
+{
+    u32 c[4][V_LANES];
+    word_lanes(philox_key, key, block, 1, c);
+    vf x[V_LANES] = { v_load((f32 *)c[0]), v_load((f32 *)c[1]), v_load((f32 *)c[2]),
+                      v_load((f32 *)c[3]) };
     v_transpose(x, 4);
     for (int i = 0; i < 4; i++) v_store((f32 *)out + i * V_LANES, x[i]);
 }

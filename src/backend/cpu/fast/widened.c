@@ -4,7 +4,7 @@
  * processor and type that has no kernel of its own. */
 #include "backend/cpu/fast/fast.h"
 
-enum { OPERANDS_MAX = 5, ALIGN_BYTES = 64 };
+enum { OPERANDS_MAX = 6, ALIGN_BYTES = 64 };
 
 struct widened {
     struct tensor        in[OPERANDS_MAX], out[OP_OUT_MAX];

@@ -2,8 +2,11 @@
  *
  * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads; packed it is [R, H + 2G, D], and
  * `offsets` says where each sequence begins. With p = exp(s - lse) and delta = do . o, the gradient of a
- * score is ds = p (do . v - delta). */
+ * score is ds = p (do . v - delta). Where weights are dropped, p and do . v are multiplied by what is kept of the
+ * weight, all but the p that ds begins with; delta is the same. */
+#include "ir/attention.h"
 #include "backend/cpu/ref/ref_int.h"
+#include "base/rng.h"
 
 struct attention {
     const struct tensor *qkv, *lens, *offsets, *positions;
@@ -11,7 +14,32 @@ struct attention {
     i64                  window;
     f64                  scale;
     bool                 causal;
+    f64                  p; /* of a weight to be dropped */
+    struct rng_key       key;
 };
+
+/* Operands but rng. */
+static i32 given_count(const struct call *c) { return c->in_count - (c->at->p > 0); }
+
+static void read_rng(struct attention *a, const struct call *c)
+{
+    if (!(c->at->p > 0)) return;
+    const i32 *rng = c->in[given_count(c)].data;
+    a->p           = c->at->p;
+    a->key         = (struct rng_key){ .seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                                       .name   = (u64)c->at->key,
+                                       .step   = (u32)rng[2],
+                                       .sample = (u32)rng[3] };
+}
+
+/* What the weight of key s is multiplied by. */
+static f64 kept(const struct attention *a, i64 b, i64 h, i64 t, i64 s)
+{
+    struct rng_key key = a->key;
+    if (!(a->p > 0)) return 1;
+    key.sample += (u64)b;
+    return rng_uniform(key, attention_weight(h, t, s)) >= a->p ? 1 / (1 - a->p) : 0;
+}
 
 /* given: lengths or positions, or NULL. */
 static struct attention attention_of(const struct call *c, const struct tensor *qkv,
@@ -30,6 +58,7 @@ static struct attention attention_of(const struct call *c, const struct tensor *
                                 .window    = c->at->window };
     a.D                     = ref_dim(qkv, 2) / (a.H + 2 * a.G);
     ASSERT(a.D <= HEAD_DIM_MAX);
+    read_rng(&a, c);
     return a;
 }
 
@@ -47,6 +76,7 @@ static struct attention packed_of(const struct call *c, const struct tensor *qkv
                            .window  = c->at->window };
     a.D                = ref_dim(qkv, 1) / (a.H + 2 * a.G);
     ASSERT(a.D <= HEAD_DIM_MAX);
+    read_rng(&a, c);
     return a;
 }
 
@@ -138,7 +168,7 @@ static void attend(const struct call *c, const struct attention *a, i64 b, i64 h
     for (i64 s = begin; s < end; s++) {
         f64 p = exp(score(a, b, h, t, s) - top);
         sum += p;
-        add_scaled(o, p, a->qkv, v_at(a, b, s, h * a->G / a->H), a->D);
+        add_scaled(o, p * kept(a, b, h, t, s), a->qkv, v_at(a, b, s, h * a->G / a->H), a->D);
     }
     store_scaled(&c->out[0], o_at(a, b, t, h), end ? 1 / sum : 0, o, a->D);
     ref_store(&c->out[1], lse_at(a, b, h, t), end ? top + log(sum) : 0);
@@ -153,7 +183,7 @@ static void attend_all(const struct call *c, const struct attention *a)
 
 void ref_ATTENTION(const struct call *c)
 {
-    struct attention a = attention_of(c, &c->in[0], c->in_count == 2 ? &c->in[1] : NULL);
+    struct attention a = attention_of(c, &c->in[0], given_count(c) == 2 ? &c->in[1] : NULL);
     attend_all(c, &a);
 }
 
@@ -212,8 +242,8 @@ void ref_ATTENTION_CACHED(const struct call *c)
         for (i64 h = 0; h < H; h++) attend_cached(c, r, h, D);
 }
 
-struct pair { /* of a query and a key: the probability, and the gradient of the score */
-    f64 p, ds;
+struct pair { /* of a query and a key: the weight, and the gradient of the score */
+    f64 weight, ds;
 };
 
 static struct pair pair_grad(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t,
@@ -224,7 +254,8 @@ static struct pair pair_grad(const struct call *c, const struct attention *a, i6
     f64                  p     = exp(score(a, b, h, t, s) - ref_load(lse, lse_at(a, b, h, t)));
     f64                  delta = dot(d_o, at, o, at, a->D);
     f64                  dp    = dot(d_o, at, a->qkv, v_at(a, b, s, h * a->G / a->H), a->D);
-    return (struct pair){ p, p * (dp - delta) };
+    f64                  keep  = kept(a, b, h, t, s);
+    return (struct pair){ p * keep, p * (dp * keep - delta) };
 }
 
 static void query_grad(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t)
@@ -246,7 +277,7 @@ static void key_value_grad(const struct call *c, const struct attention *a, i64 
             if (s < keys_begin(a, b, t) || s >= keys_end(a, b, t)) continue;
             struct pair pair = pair_grad(c, a, b, h, t, s);
             add_scaled(dk, pair.ds, a->qkv, q_at(a, b, t, h), a->D);
-            add_scaled(dv, pair.p, &c->in[0], o_at(a, b, t, h), a->D);
+            add_scaled(dv, pair.weight, &c->in[0], o_at(a, b, t, h), a->D);
         }
     }
     store_scaled(&c->out[0], k_at(a, b, s, g), a->scale, dk, a->D);
@@ -265,7 +296,7 @@ static void grad_all(const struct call *c, const struct attention *a)
 
 void ref_ATTENTION_GRAD(const struct call *c)
 {
-    struct attention a = attention_of(c, &c->in[1], c->in_count == 5 ? &c->in[4] : NULL);
+    struct attention a = attention_of(c, &c->in[1], given_count(c) == 5 ? &c->in[4] : NULL);
     grad_all(c, &a);
 }
 

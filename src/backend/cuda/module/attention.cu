@@ -3,7 +3,8 @@
  *
  * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads; packed it is [rows, H + 2G, D], and
  * `offsets` says where each sequence begins. With p = exp(s - lse) and delta = do . o, the gradient of a
- * score is ds = p (do . v - delta). */
+ * score is ds = p (do . v - delta). Where weights are dropped, p counts as often as it is kept in o and dv, and do . v
+ * in ds. */
 #include "backend/cuda/module/attention.cuh"
 
 enum { WARPS = 4, THREADS = 32 * WARPS, LANE_MAX = HEAD_DIM_MAX / 32 };
@@ -48,6 +49,7 @@ template <int L, class T> __global__ void attend(T *o, f32 *lse, const T *qkv, s
         f32 score = a.scale * dot<L>(q, k), next = fmaxf(top, score);
         f32 old = expf(top - next), p = expf(score - next);
         all = all * old + p;
+        p *= kept_at(a, b, h, t, s);
 #pragma unroll
         for (int n = 0; n < L; n++) sum[n] = sum[n] * old + p * v[n];
         top = next;
@@ -73,7 +75,7 @@ __global__ void attend_dq(T *dqkv, const T *d_o, const T *qkv, const T *o, const
         load_head<L>(k, qkv + head_at(a, b, s, a.H + g), a.D);
         load_head<L>(v, qkv + head_at(a, b, s, a.H + a.G + g), a.D);
         f32 p  = expf(a.scale * dot<L>(q, k) - lse[lse_at(a, b, t, h)]);
-        f32 ds = p * (dot<L>(d, v) - delta);
+        f32 ds = p * (dot<L>(d, v) * kept_at(a, b, h, t, s) - delta);
 #pragma unroll
         for (int n = 0; n < L; n++) sum[n] += ds * k[n];
     }
@@ -99,8 +101,10 @@ __global__ void attend_dkv(T *dqkv, const T *d_o, const T *qkv, const T *o, cons
             load_head<L>(q, qkv + head_at(a, b, t, h), a.D);
             load_head<L>(d, d_o + o_at(a, b, t, h), a.D);
             load_head<L>(out, o + o_at(a, b, t, h), a.D);
-            f32 p  = expf(a.scale * dot<L>(q, k) - lse[lse_at(a, b, t, h)]);
-            f32 ds = p * (dot<L>(d, v) - dot<L>(d, out));
+            f32 p    = expf(a.scale * dot<L>(q, k) - lse[lse_at(a, b, t, h)]);
+            f32 keep = kept_at(a, b, h, t, s);
+            f32 ds   = p * (dot<L>(d, v) * keep - dot<L>(d, out));
+            p *= keep;
 #pragma unroll
             for (int n = 0; n < L; n++) {
                 dk[n] += ds * q[n];

@@ -2,7 +2,8 @@
  * where their heads lie. */
 #ifndef BACKEND_CUDA_MODULE_ATTENTION_CUH
 #define BACKEND_CUDA_MODULE_ATTENTION_CUH
-#include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/random.cuh"
+#include "ir/attention.h"
 
 struct attention {
     i64        B, T, H, G, D; /* packed: T is the longest that a sequence may be */
@@ -11,13 +12,19 @@ struct attention {
     const i32 *lens, *offsets, *positions; /* or NULL */
     i64        rows;
     i64        window; /* keys that a query sees at most; 0: no such bound */
+    /* Dropout on the weights; rng is NULL without. */
+    const i32 *rng;
+    u64        name;
+    u32        least; /* the smallest word that keeps its weight */
+    f32        over;  /* 1 / (1 - p) */
 };
 
 static struct attention attention_of(const struct gpu_call *c, const struct tensor *qkv, i32 lens)
 {
     struct shape     s      = qkv->type.shape;
     bool             packed = s.rank == 2;
-    const i32       *given  = c->in_count > lens ? data_of<i32>(c->in[lens]) : NULL;
+    i32              drops  = c->at->p > 0;
+    const i32       *given  = c->in_count - drops > lens ? data_of<i32>(c->in[lens]) : NULL;
     struct attention a      = {};
     a.H                     = c->at->heads;
     a.G                     = c->at->kv_heads;
@@ -31,6 +38,11 @@ static struct attention attention_of(const struct gpu_call *c, const struct tens
     if (packed) a.offsets = given;
     else if (given && c->in[lens].type.shape.rank == 2) a.positions = given;
     else a.lens = given;
+    if (!drops) return a;
+    a.rng   = data_of<i32>(c->in[c->in_count - 1]);
+    a.name  = (u64)c->at->key;
+    a.least = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
+    a.over  = (f32)(1 / (1 - c->at->p));
     return a;
 }
 
@@ -73,6 +85,40 @@ __device__ inline i64 keys_end(const struct attention &a, i64 b, i64 t)
 {
     i64 len = length(a, b);
     return t >= len ? 0 : a.causal ? t + 1 : len;
+}
+
+/* --- dropout on the weights --- */
+
+struct drop { /* of one sequence and head */
+    u64 key, first;
+    u32 sample, step;
+};
+
+__device__ inline struct drop drop_of(const struct attention &a, i64 b, i64 h)
+{
+    u64 sample = (u64)(u32)a.rng[3] + (u64)b;
+    return { random_key(a.rng, a.name, sample), attention_weight(h, 0, 0), (u32)sample,
+             (u32)a.rng[2] };
+}
+
+/* Words of the four keys from s on, a multiple of 4, for query t. */
+__device__ inline void drop_words(const struct drop &d, i64 t, i64 s, u32 *word)
+{
+    random_words(word, d.key, d.sample, d.step, (d.first | attention_weight(0, t, s)) / 4);
+}
+
+__device__ inline f32 kept(const struct attention &a, u32 word)
+{
+    return word >= a.least ? a.over : 0;
+}
+
+/* What the weight of key s for query t is multiplied by. */
+__device__ inline f32 kept_at(const struct attention &a, i64 b, i64 h, i64 t, i64 s)
+{
+    u32 word[4];
+    if (!a.rng) return 1;
+    drop_words(drop_of(a, b, h), t, s & ~(i64)3, word);
+    return kept(a, s % 4 == 0 ? word[0] : s % 4 == 1 ? word[1] : s % 4 == 2 ? word[2] : word[3]);
 }
 
 enum { CLEAR_THREADS = 128 };

@@ -100,7 +100,7 @@ template <int Q, int V> __device__ inline void meet(struct meeting<Q, V> &m, str
         if (!lane) m.top[warp][h] = s.top[h], m.sum[warp][h] = s.sum[h];
 #pragma unroll
         for (int i = 0; i < V; i++)
-            if (lane < EIGHT) store_f32<4>(&m.o[warp][h][32 * i + 4 * lane], s.o[h] + 4 * i);
+            if (lane < EIGHT) meet_f32<4>(&m.o[warp][h][32 * i + 4 * lane], s.o[h] + 4 * i);
     }
     __syncthreads();
     for (int n = threadIdx.x; n < Q * 32 * V; n += THREADS) {

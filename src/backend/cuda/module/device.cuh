@@ -82,11 +82,38 @@ template <int N, class T> __device__ inline void load_f32(f32 *to, const T *p)
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = c[i];
 }
-template <int N, class T> __device__ inline void store_f32(T *p, const f32 *from)
+
+/* Into shared memory, where a warp's stores meet anyway. */
+template <int N, class T> __device__ inline void meet_f32(T *p, const f32 *from)
 {
     chunk<N, T> c;
     c.set(from);
     *reinterpret_cast<chunk<N, T> *>(p) = c;
+}
+
+/* Into global memory by whole words, 16 bytes at a time where there are as many. It is said in so many words: of a
+ * struct's assignment the compiler makes a store a number once two such stand side by side, and a kernel that should
+ * wait for memory has two thirds of its pace. */
+template <int W> __device__ inline void store_words(u32 *p, const u32 *w)
+{
+#pragma unroll
+    for (int i = 0; i < W / 4 * 4; i += 4)
+        __stwb((uint4 *)(p + i), make_uint4(w[i], w[i + 1], w[i + 2], w[i + 3]));
+    if constexpr (W % 4 == 2) __stwb((uint2 *)(p + W - 2), make_uint2(w[W - 2], w[W - 1]));
+    if constexpr (W % 2 == 1) p[W - 1] = w[W - 1];
+}
+template <int N, class T> __device__ inline void store_f32(T *p, const f32 *from)
+{
+    constexpr int BYTES = N * (int)sizeof(T);
+    if constexpr (BYTES % 4 == 0 && (BYTES % 16 == 0 || BYTES < 16)) {
+        chunk<N, T> c;
+        u32         w[BYTES / 4];
+        c.set(from);
+        memcpy(w, c.v, sizeof w);
+        store_words<BYTES / 4>((u32 *)p, w);
+    } else {
+        meet_f32<N>(p, from);
+    }
 }
 
 /* 16 bytes on their way into shared memory while the thread goes on. After async_wait<N> all but the last N

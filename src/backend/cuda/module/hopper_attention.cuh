@@ -237,10 +237,10 @@ static inline bool draw_map(CUtensorMap *map, const struct tensor *t, i64 B, i64
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-/* No lengths; positions in documents may be there. */
+/* No lengths, and no dropout on the weights; positions in documents may be there. */
 static inline bool is_whole(const struct gpu_call *c, i32 at)
 {
-    return c->in_count == at || c->in[at].type.shape.rank == 2;
+    return !(c->at->p > 0) && (c->in_count == at || c->in[at].type.shape.rank == 2);
 }
 
 static inline void must(bool done)

@@ -182,8 +182,9 @@ __global__ void pool(T *y, i32 *index, const T *x, struct sizes s)
     for (int k = 0; k < N; k++) sum[k] /= (f32)(s.KH * s.KW);
     store_f32<N>(y + to, MAXIMUM ? most : sum);
     if constexpr (MAXIMUM) {
-#pragma unroll
-        for (int k = 0; k < N; k++) index[to + k] = best[k];
+        u32 w[N];
+        memcpy(w, best, sizeof w);
+        store_words<N>((u32 *)index + to, w);
     }
 }
 

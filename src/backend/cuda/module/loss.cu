@@ -1,5 +1,8 @@
 /* loss.cu - softmax of each row, its gradient, and the losses that rest on it. A block a row. */
 #include "backend/cuda/module/device.cuh"
+#include <cooperative_groups.h>
+
+namespace cg = cooperative_groups;
 
 enum { THREADS = 256 };
 
@@ -199,9 +202,9 @@ __global__ void __launch_bounds__(BOTH_THREADS)
 /* --- the same of 16-bit rows, with the next ones on their way --- */
 
 /* A block goes from row to row and reads each once: a thread keeps its part in registers, asks for
- * its part of the row after the next, and meets the others once, for the row's sum. Powers are of
- * 2, which is what the card computes. */
-enum { STREAM_THREADS = 1024, STREAM_RUNS = 7, AHEAD = 2 };
+ * its part of the row after the next, and meets the others once, for the row's sum. A row that is too long
+ * for one block is shared by a cluster of them. Powers are of 2, which is what the card computes. */
+enum { STREAM_THREADS = 1024, STREAM_RUNS = 7, AHEAD = 2, SHARERS_MAX = 8 };
 #define LOG2_E 1.442695041f
 #define LN_2 0.6931471806f
 
@@ -236,6 +239,33 @@ __device__ inline f32 block_log2_sum(f32 top, f32 sum, int turn)
     top = tops[turn][lane];
     all = warp_max(top);
     return all + log2f(warp_sum(sums[turn][lane] * exp2_fast(top - all)));
+}
+
+/* Until every block of the cluster has its memory. */
+__device__ inline void cluster_begins()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    cg::this_cluster().sync();
+#endif
+}
+
+/* The same of all blocks of a cluster, each of which has the log2 of its own sum; by turns as well. */
+__device__ inline f32 cluster_log2_sum(f32 own, int turn, int blocks)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    __shared__ f32    parts[2][SHARERS_MAX];
+    cg::cluster_group cluster = cg::this_cluster();
+    if (threadIdx.x < (unsigned)blocks)
+        *cluster.map_shared_rank(&parts[turn][cluster.block_rank()], threadIdx.x) = own;
+    cluster.sync();
+    f32 top = parts[turn][0], sum = 0;
+    for (int i = 1; i < blocks; i++) top = fmaxf(top, parts[turn][i]);
+    for (int i = 0; i < blocks; i++) sum += exp2_fast(parts[turn][i] - top);
+    return top + log2f(sum);
+#else
+    (void)turn, (void)blocks;
+    return own;
+#endif
 }
 
 /* A thread's part of a row: every STREAM_THREADSth run of 16 bytes, -inf behind the end. */
@@ -302,40 +332,53 @@ template <class T, bool CAP> struct row_part {
     }
 };
 
+/* Runs of 16 bytes: in a row, and at most in the part of one of the blocks that share it. */
+struct sharing {
+    int runs, part, blocks;
+};
+
 template <class T, bool CAP>
 __global__ void __launch_bounds__(STREAM_THREADS, 1)
     xent_both_streamed(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss,
-                       struct both s, i64 rows)
+                       struct both s, i64 rows, struct sharing by)
 {
     extern __shared__ __align__(16) u8 rows_ahead[];
     uint4 *queue = reinterpret_cast<uint4 *>(rows_ahead); /* [turn][run] */
-    int    runs = (int)s.width / 8, turn = 0;
-    auto   ask = [&](i64 row, int which) {
+    int    first = (int)blockIdx.x % by.blocks * by.part, runs = min(by.part, by.runs - first);
+    i64    step = gridDim.x / by.blocks, begin = blockIdx.x / by.blocks;
+    int    turn = 0;
+    x += first * 8;
+    dx += first * 8;
+    auto ask = [&](i64 row, int which) {
         for (int at = (int)threadIdx.x; row < rows && at < runs; at += STREAM_THREADS)
-            async_copy(queue + which * runs + at, x + row * s.width + at * 8);
+            async_copy(queue + which * by.part + at, x + row * s.width + at * 8);
         async_group();
     };
-    for (int i = 0; i < AHEAD; i++) ask(blockIdx.x + (i64)i * gridDim.x, i);
-    for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
-        i32  target = targets[row];
+    for (int i = 0; i < AHEAD; i++) ask(begin + i * step, i);
+    if (by.blocks > 1) cluster_begins();
+    for (i64 row = begin; row < rows; row += step, turn ^= 1) {
+        i32  target = targets[row], here = target - first * 8; /* of this block's numbers */
         f32  d = target < 0 ? 0 : dloss[row], own = 0;
-        bool mine = target < 0 ? !threadIdx.x : target / 8 % STREAM_THREADS == (int)threadIdx.x;
+        bool inside = target >= 0 && here >= 0 && here < runs * 8;
+        bool mine   = target < 0 ? !first && !threadIdx.x
+                                 : inside && here / 8 % STREAM_THREADS == (int)threadIdx.x;
         struct row_part<T, CAP> part;
         async_wait<AHEAD - 1>();
-        part.take(queue + turn * runs, runs);
-        if (mine && target >= 0)
-            own = capped<T, CAP>(to_f32(reinterpret_cast<T *>(queue + turn * runs)[target]), s);
+        part.take(queue + turn * by.part, runs);
+        if (mine && inside)
+            own = capped<T, CAP>(to_f32(reinterpret_cast<T *>(queue + turn * by.part)[here]), s);
         f32 top2 = capped<T, CAP>(part.largest(), s) * LOG2_E;
-        ask(row + (i64)AHEAD * gridDim.x, turn);
+        ask(row + AHEAD * step, turn);
         f32 sum = part.sum(runs, top2, s);
         part.forget_f32();
         f32 lse2 = block_log2_sum(top2, sum, turn);
+        if (by.blocks > 1) lse2 = cluster_log2_sum(lse2, turn, by.blocks);
         part.put_grad(reinterpret_cast<uint4 *>(dx + row * s.width), runs, lse2, d, s);
         if (!mine) continue;
         f32 slope = own * s.per_cap;
         loss[row] = target < 0 ? 0 : lse2 * LN_2 - own;
-        if (target >= 0)
-            dx[row * s.width + target] =
+        if (inside)
+            dx[row * s.width + here] =
                 from_f32<T>((exp2_fast(fmaf(own, LOG2_E, -lse2)) - 1) * d * (1 - slope * slope));
     }
 }
@@ -469,25 +512,50 @@ static void run_XENT_BOTH(const struct gpu_call *c)
     else run_both<false>(c, s);
 }
 
-static i64 streamed_bytes(const struct gpu_call *c) { return AHEAD * width_of(c->in[0]) * 2; }
+/* As few blocks as a row has room in, in registers and in shared memory; 0: there are no such. */
+static struct sharing sharing_of(const struct gpu_call *c)
+{
+    i64 runs = width_of(c->in[0]) / 8, most = c->gpu->capability >= 90 ? SHARERS_MAX : 1;
+    for (i64 blocks = 1; blocks <= most; blocks++) {
+        i64 part = div_up(runs, blocks);
+        if (part <= STREAM_RUNS * STREAM_THREADS &&
+            AHEAD * part * 16 + 1024 <= c->gpu->shared_bytes)
+            return { (int)runs, (int)part, (int)blocks };
+    }
+    return {};
+}
 
 /* A row that every thread has a part of, and that none has too much of. */
 static bool takes_streamed(const struct gpu_call *c)
 {
-    i64 width = width_of(c->in[0]), run = STREAM_THREADS * 8;
+    i64 width = width_of(c->in[0]);
     return dtype_bytes(c->in[0].type.dtype) == 2 && c->at->smoothing == 0 && width % 8 == 0 &&
-           width >= run && width <= STREAM_RUNS * run &&
-           streamed_bytes(c) + 1024 <= c->gpu->shared_bytes;
+           width >= STREAM_THREADS * 8 && sharing_of(c).blocks > 0;
 }
 
 template <class T, bool CAP> static void launch_streamed(const struct gpu_call *c, struct both s)
 {
-    i64  rows = rows_of(c->in[0]), bytes = streamed_bytes(c);
-    auto f = xent_both_streamed<T, CAP>;
+    struct sharing      by   = sharing_of(c);
+    i64                 rows = rows_of(c->in[0]), bytes = AHEAD * (i64)by.part * 16;
+    auto                f       = xent_both_streamed<T, CAP>;
+    int                 groups  = c->gpu->processors;
+    cudaLaunchAttribute cluster = {};
+    cudaLaunchConfig_t  how     = {};
+    cluster.id                  = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim      = { (unsigned)by.blocks, 1, 1 };
+    how.blockDim                = dim3(STREAM_THREADS);
+    how.dynamicSmemBytes        = (size_t)bytes;
+    how.stream                  = c->gpu->stream;
+    how.attrs                   = &cluster;
+    how.numAttrs                = by.blocks > 1;
     cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    f<<<(unsigned)MIN(rows, c->gpu->processors), STREAM_THREADS, (size_t)bytes, c->gpu->stream>>>(
-        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]),
-        data_of<i32>(c->in[1]), data_of<f32>(c->in[2]), s, rows);
+    how.gridDim = dim3((unsigned)by.blocks);
+    if (by.blocks > 1 && cudaOccupancyMaxActiveClusters(&groups, f, &how) != cudaSuccess)
+        groups = c->gpu->processors / (2 * by.blocks); /* some are short of neighbours */
+    how.gridDim = dim3((unsigned)(MIN(rows, MAX(1, groups)) * by.blocks));
+    cudaLaunchKernelEx(&how, f, data_of<T>(c->out[0]), data_of<f32>(c->out[1]),
+                       (const T *)c->in[0].data, (const i32 *)c->in[1].data,
+                       (const f32 *)c->in[2].data, s, rows, by);
 }
 
 static void run_streamed(const struct gpu_call *c)

@@ -294,7 +294,7 @@ __device__ inline void store_part(f32 *to, f32 *meet, const f32 (&sums)[SUMS][CH
 #pragma unroll
     for (int k = 0; k < SUMS; k++) {
         if ((int)threadIdx.x * CHUNK < G * width)
-            store_f32<CHUNK>(meet + k * G * width + threadIdx.x * CHUNK, sums[k]);
+            meet_f32<CHUNK>(meet + k * G * width + threadIdx.x * CHUNK, sums[k]);
     }
     __syncthreads();
     for (int k = 0; k < SUMS; k++) {

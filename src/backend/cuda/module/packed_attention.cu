@@ -214,6 +214,47 @@ __device__ inline i64 queries_of_block(const struct attention &a, const struct p
     return end;
 }
 
+/* --- dropout on the weights: a lane draws four words, needs one or two of them and lends the rest --- */
+
+/* keep[i] of sum i of columns [8 n, 8 n + 8), where rows are queries: a lane has two keys of two queries. */
+__device__ inline void keep_rows(f32 *keep, const struct attention &a, const struct drop &d, i64 t,
+                                 i64 s)
+{
+    u32  w[4], other[2];
+    bool odd = lane() % 2;
+    drop_words(d, t + row_of_sum(odd ? 2 : 0), s + lane() % 4 / 2 * 4, w);
+    other[0] = __shfl_xor_sync(~0u, odd ? w[0] : w[2], 1);
+    other[1] = __shfl_xor_sync(~0u, odd ? w[1] : w[3], 1);
+    keep[0]  = kept(a, odd ? other[0] : w[0]);
+    keep[1]  = kept(a, odd ? other[1] : w[1]);
+    keep[2]  = kept(a, odd ? w[2] : other[0]);
+    keep[3]  = kept(a, odd ? w[3] : other[1]);
+}
+
+/* The same where rows are keys: four lanes have four keys of the same queries, and each draws for one of the four
+ * sums; their words are a 4 x 4 matrix that is transposed. */
+__device__ inline void keep_columns(f32 *keep, const struct attention &a, const struct drop &d,
+                                    i64 t, i64 s)
+{
+    u32 w[4];
+    int of = lane() / 4 % 4;
+    drop_words(d, t + lane() % 4 * 2 + of % 2, s + warp() * 16 + lane() / 16 * 4 + of / 2 * 8, w);
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) { /* neighbours */
+        u32 got = __shfl_xor_sync(~0u, of & 1 ? w[k] : w[k + 1], 4);
+        if (of & 1) w[k] = got;
+        else w[k + 1] = got;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; k++) { /* pairs of them */
+        u32 got = __shfl_xor_sync(~0u, of & 2 ? w[k] : w[k + 2], 8);
+        if (of & 2) w[k] = got;
+        else w[k + 2] = got;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) keep[i] = kept(a, w[i]);
+}
+
 /* --- forward --- */
 
 struct softmax { /* of the two rows that a lane has sums of */
@@ -254,10 +295,25 @@ __device__ inline void exponentials(f32 (*s)[4], const struct attention &a, cons
         }
 }
 
+/* Of keys from `key` on. */
+template <int N>
+__device__ inline void drop_some(f32 (*s)[4], const struct attention &a, const struct part &p,
+                                 i64 key)
+{
+    struct drop d = drop_of(a, p.b, p.h);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        f32 keep[4];
+        keep_rows(keep, a, d, p.first, key + n * 8);
+#pragma unroll
+        for (int i = 0; i < 4; i++) s[n][i] *= keep[i];
+    }
+}
+
 template <int D, class T>
 constexpr int forward_bytes = (BLOCK + stages_of<D> * 2 * keys_of<D>)*row_of<D> *(int)sizeof(T);
 
-template <int D, class T>
+template <int D, bool DROPS, class T>
 __global__ void __launch_bounds__(THREADS) forward(T *o, f32 *lse, const T *qkv, struct attention a)
 {
     constexpr int           KEYS = keys_of<D>, STAGES = stages_of<D>, TILE = KEYS * row_of<D>;
@@ -291,6 +347,7 @@ __global__ void __launch_bounds__(THREADS) forward(T *o, f32 *lse, const T *qkv,
         clear_sums<KEYS / 8>(s);
         times_rows<D, KEYS / 8>(s, q_s, k_s);
         exponentials<KEYS / 8>(s, a, p, (i32)tile * KEYS, first_seen, m, old);
+        if (DROPS) drop_some<KEYS / 8>(s, a, p, tile * KEYS);
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
 #pragma unroll
@@ -325,7 +382,7 @@ template <class T> __global__ void deltas(f32 *delta, const T *d_o, const T *o, 
 template <int D, class T>
 constexpr int dq_bytes = (2 * BLOCK + stages_of<D> * 2 * keys_of<D>)*row_of<D> *(int)sizeof(T);
 
-template <int D, class T>
+template <int D, bool DROPS, class T>
 __global__ void __launch_bounds__(THREADS)
     gradient_q(T *dqkv, const T *d_o, const T *qkv, const f32 *lse, const f32 *delta,
                struct attention a)
@@ -367,6 +424,7 @@ __global__ void __launch_bounds__(THREADS)
         clear_sums<KEYS / 8>(ds);
         times_rows<D, KEYS / 8>(s, q_s, k_s);
         times_rows<D, KEYS / 8>(ds, do_s, k_s + TILE);
+        if (DROPS) drop_some<KEYS / 8>(ds, a, p, tile * KEYS);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -387,8 +445,34 @@ template <int D, class T>
 constexpr int dkv_bytes = (2 * BLOCK + stages_of<D> * 2 * queries_of<D>)*row_of<D> *(int)sizeof(T) +
                           stages_of<D> * 3 * queries_of<D> *(int)sizeof(f32);
 
+/* Scores and do . v^T of the block's keys and of queries from t on, in head h, become weights and gradients of scores.
+ * base: lse, delta and the first key seen of each query. */
+template <int N, bool DROPS>
+__device__ inline void weigh(f32 (*s)[4], f32 (*ds)[4], const struct attention &a,
+                             const struct part &p, i64 h, i64 t, const f32 *base)
+{
+    const f32  *less       = base + 8 * N;
+    const i32  *first_seen = (const i32 *)(less + 8 * N);
+    struct drop d          = {};
+    if (DROPS) d = drop_of(a, p.b, h);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        f32 keep[4] = { 1, 1, 1, 1 };
+        if (DROPS) keep_columns(keep, a, d, t + n * 8, p.first);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int  c      = column_of_sum(n, e);
+            bool seen   = (i32)t + c < (i32)p.len && sees(a, (i32)p.len, first_seen[c], (i32)t + c,
+                                                          (i32)p.first + row_of_sum(e));
+            f32  weight = seen ? exp2f(s[n][e] * (a.scale * LOG2_E) - base[c]) : 0;
+            ds[n][e]    = weight * (ds[n][e] * keep[e] - less[c]);
+            s[n][e]     = weight * keep[e];
+        }
+    }
+}
+
 /* blockIdx.y is a key head, blockIdx.z which part of its numbers the sums are of. */
-template <int D, class T>
+template <int D, bool DROPS, class T>
 __global__ void __launch_bounds__(THREADS)
     gradient_kv(T *dqkv, const T *d_o, const T *qkv, const f32 *lse, const f32 *delta,
                 struct attention a)
@@ -405,7 +489,7 @@ __global__ void __launch_bounds__(THREADS)
     i64 tiles = (queries_of_block(a, p) + QUERIES - 1) / QUERIES -
                 begin; /* of one query head; from the first that sees a key */
     int  first = (int)blockIdx.z * N * 8;
-    f32  dk[N][4], dv[N][4], s[QUERIES / 8][4], ds[QUERIES / 8][4], scale = a.scale * LOG2_E;
+    f32  dk[N][4], dv[N][4], s[QUERIES / 8][4], ds[QUERIES / 8][4];
     auto load = [&](i64 i) {
         i64  h = g * ratio + i / tiles, t = (begin + i % tiles) * QUERIES, left = p.len - t;
         T   *to      = tiles_s + i % STAGES * 2 * TILE;
@@ -432,24 +516,13 @@ __global__ void __launch_bounds__(THREADS)
         async_wait<STAGES - 1>();
         __syncthreads();
         const T   *q_s = tiles_s + i % STAGES * 2 * TILE, *do_s = q_s + TILE;
-        const f32 *base = lse_s + i % STAGES * 3 * QUERIES, *less = base + QUERIES;
-        const i32 *first_seen = (const i32 *)(less + QUERIES);
-        i64        t          = (begin + i % tiles) * QUERIES;
+        const f32 *base = lse_s + i % STAGES * 3 * QUERIES;
+        i64        t    = (begin + i % tiles) * QUERIES;
         clear_sums<QUERIES / 8>(s);
         clear_sums<QUERIES / 8>(ds);
         times_rows<D, QUERIES / 8>(s, k_s, q_s);
         times_rows<D, QUERIES / 8>(ds, v_s, do_s);
-#pragma unroll
-        for (int n = 0; n < QUERIES / 8; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int  c = column_of_sum(n, e);
-                bool seen =
-                    (i32)t + c < (i32)p.len &&
-                    sees(a, (i32)p.len, first_seen[c], (i32)t + c, (i32)p.first + row_of_sum(e));
-                s[n][e]  = seen ? exp2f(s[n][e] * scale - base[c]) : 0;
-                ds[n][e] = s[n][e] * (ds[n][e] - less[c]);
-            }
+        weigh<QUERIES / 8, DROPS>(s, ds, a, p, g * ratio + i / tiles, t, base);
         times_columns<D, N, QUERIES / 8>(dv, s, do_s, first);
         times_columns<D, N, QUERIES / 8>(dk, ds, q_s, first);
         __syncthreads();
@@ -461,24 +534,30 @@ __global__ void __launch_bounds__(THREADS)
 
 /* --- launches --- */
 
-/* Calls f(size, T()): the next size of head that there is a kernel for. */
-template <class F> static void by_size(enum dtype t, i64 D, F f)
+/* Calls f(size, drops, T()): the next size of head that there is a kernel for. Dropping weights takes registers that
+ * would be missing where none is dropped; those kernels have fewer sizes, because each takes nvcc long. */
+template <class F> static void by_size(enum dtype t, i64 D, bool drops, F f)
 {
     auto sized = [&](auto v) {
-        if (D <= 32) f(std::integral_constant<int, 32>(), v);
-        else if (D <= 64) f(std::integral_constant<int, 64>(), v);
-        else if (D <= 96) f(std::integral_constant<int, 96>(), v);
-        else if (D <= 128) f(std::integral_constant<int, 128>(), v);
-        else f(std::integral_constant<int, 256>(), v);
+        std::true_type  yes;
+        std::false_type no;
+        if (drops && D <= 64) f(std::integral_constant<int, 64>(), yes, v);
+        else if (drops && D <= 128) f(std::integral_constant<int, 128>(), yes, v);
+        else if (drops) f(std::integral_constant<int, 256>(), yes, v);
+        else if (D <= 32) f(std::integral_constant<int, 32>(), no, v);
+        else if (D <= 64) f(std::integral_constant<int, 64>(), no, v);
+        else if (D <= 96) f(std::integral_constant<int, 96>(), no, v);
+        else if (D <= 128) f(std::integral_constant<int, 128>(), no, v);
+        else f(std::integral_constant<int, 256>(), no, v);
     };
     if (t == DT_BF16) sized(bf16());
     else sized(f16());
 }
 
-static i64 bytes_of(enum dtype t, i64 D)
+static i64 bytes_of(enum dtype t, i64 D, bool drops)
 {
     i64 bytes = 0;
-    by_size(t, D, [&](auto d, auto v) {
+    by_size(t, D, drops, [&](auto d, auto, auto v) {
         constexpr int       S = decltype(d)::value;
         typedef decltype(v) T;
         int                 back = MAX((dq_bytes<S, T>), (dkv_bytes<S, T>));
@@ -491,7 +570,8 @@ static bool takes_rows(const struct gpu_call *c, const struct type *qkv)
 {
     i64 D = shape_last(qkv->shape) / (c->at->heads + 2 * c->at->kv_heads);
     return c->gpu->capability >= 80 && dtype_bytes(qkv->dtype) == 2 && D % 8 == 0 && D <= 256 &&
-           shape_count(qkv->shape) > 0 && bytes_of(qkv->dtype, D) <= c->gpu->shared_bytes;
+           shape_count(qkv->shape) > 0 &&
+           bytes_of(qkv->dtype, D, c->at->p > 0) <= c->gpu->shared_bytes;
 }
 static bool takes(const struct gpu_call *c) { return takes_rows(c, &c->in[0].type); }
 static bool takes_grad(const struct gpu_call *c) { return takes_rows(c, &c->in[1].type); }
@@ -522,12 +602,13 @@ static void clear_rest(const struct gpu_call *c, struct attention a, T *y, f32 *
 static void run(const struct gpu_call *c)
 {
     struct attention a = attention_of(c, &c->in[0], 1);
-    by_size(c->in[0].type.dtype, a.D, [&](auto d, auto v) {
+    by_size(c->in[0].type.dtype, a.D, a.rng, [&](auto d, auto drops, auto v) {
         constexpr int       S = decltype(d)::value;
+        constexpr bool      P = decltype(drops)::value;
         typedef decltype(v) T;
         T                  *o   = data_of<T>(c->out[0]);
         f32                *lse = data_of<f32>(c->out[1]);
-        launch(c, forward<S, T>, dim3(blocks_of(a), (unsigned)a.H), forward_bytes<S, T>, o, lse,
+        launch(c, forward<S, P, T>, dim3(blocks_of(a), (unsigned)a.H), forward_bytes<S, T>, o, lse,
                data_of<T>(c->in[0]), a);
         clear_rest(c, a, o, lse);
     });
@@ -538,8 +619,9 @@ static i64 work_grad(const struct gpu_call *c) { return c->in[3].count * (i64)si
 static void run_grad(const struct gpu_call *c)
 {
     struct attention a = attention_of(c, &c->in[1], 4);
-    by_size(c->in[1].type.dtype, a.D, [&](auto d, auto v) {
+    by_size(c->in[1].type.dtype, a.D, a.rng, [&](auto d, auto drops, auto v) {
         constexpr int       S = decltype(d)::value;
+        constexpr bool      P = decltype(drops)::value;
         typedef decltype(v) T;
         T                  *dqkv = data_of<T>(c->out[0]);
         const T *d_o = data_of<T>(c->in[0]), *qkv = data_of<T>(c->in[1]), *o = data_of<T>(c->in[2]);
@@ -547,9 +629,9 @@ static void run_grad(const struct gpu_call *c)
         f32       *delta = (f32 *)c->work;
         deltas<T><<<(unsigned)div_up(a.rows * a.H, WARPS), THREADS, 0, c->gpu->stream>>>(delta, d_o,
                                                                                          o, a);
-        launch(c, gradient_q<S, T>, dim3(blocks_of(a), (unsigned)a.H), dq_bytes<S, T>, dqkv, d_o,
+        launch(c, gradient_q<S, P, T>, dim3(blocks_of(a), (unsigned)a.H), dq_bytes<S, T>, dqkv, d_o,
                qkv, lse, (const f32 *)delta, a);
-        launch(c, gradient_kv<S, T>, dim3(blocks_of(a), (unsigned)a.G, parts_of<S>),
+        launch(c, gradient_kv<S, P, T>, dim3(blocks_of(a), (unsigned)a.G, parts_of<S>),
                dkv_bytes<S, T>, dqkv, d_o, qkv, lse, (const f32 *)delta, a);
         clear_rest(c, a, dqkv, (f32 *)NULL);
     });

@@ -24,14 +24,23 @@ __device__ inline void philox(u32 *ctr, u64 key) /* rng_philox */
     }
 }
 
-/* rng_block: four words. rng is the program's tensor {seed low, seed high, step, ..}. */
-__device__ inline void random_block(u32 *word, const i32 *rng, u64 name, u64 sample, u64 block)
+/* rng_philox_key. rng is the program's tensor {seed low, seed high, step, ..}. */
+__device__ inline u64 random_key(const i32 *rng, u64 name, u64 sample)
 {
     u64 seed = (u64)(u32)rng[1] << 32 | (u32)rng[0];
-    u64 key  = random_mix(random_mix(random_mix(seed + 0x9E3779B97F4A7C15u) ^ name) ^ sample >> 32);
-    word[0] = (u32)block, word[1] = (u32)(block >> 32), word[2] = (u32)sample,
-    word[3] = (u32)rng[2];
+    return random_mix(random_mix(random_mix(seed + 0x9E3779B97F4A7C15u) ^ name) ^ sample >> 32);
+}
+
+/* rng_block: four words. */
+__device__ inline void random_words(u32 *word, u64 key, u32 sample, u32 step, u64 block)
+{
+    word[0] = (u32)block, word[1] = (u32)(block >> 32), word[2] = sample, word[3] = step;
     philox(word, key);
+}
+
+__device__ inline void random_block(u32 *word, const i32 *rng, u64 name, u64 sample, u64 block)
+{
+    random_words(word, random_key(rng, name, sample), (u32)sample, (u32)rng[2], block);
 }
 
 /* word in [0, 2^16) */

@@ -263,6 +263,7 @@ static bool takes(const struct gpu_call *c)
 {
     struct key k      = key_of(c);
     bool       padded = c->in_count == (c->op == OP_ATTENTION ? 2 : 5);
+    if (c->at->p > 0) return false; /* its generator has other addresses */
     if (padded || k.D % 8 || k.D > 256 || k.T < 2 || k.B < 1) return false;
     if (k.dtype != DT_BF16 && k.dtype != DT_F16) return false;
     struct sdpa *a = sdpa_of(c);

@@ -64,7 +64,7 @@ __device__ inline void add_long_run(T *row, const S *dy, const i32 *places, int 
         if (group < groups && unit < units)
             add_places(sum, dy + unit * N, places, from + group, to, groups, width);
         __syncthreads();
-        store_f32<N>(meet + threadIdx.x * N, sum);
+        meet_f32<N>(meet + threadIdx.x * N, sum);
         __syncthreads();
         if (group || unit >= units) continue;
         for (int g = 1; g < groups; g++) {
