@@ -76,7 +76,7 @@ CASES = [
     ("tokens", "data.kind=text data.path=text"), ("idx", "train.patience=50"), ("idx", "train.max_seconds=1000"),
     ("idx", "train.max_dollars=1000 train.usd_hour=1"), ("idx", "train.epochs=4"), ("idx constant", "train.epochs=4"),
     ("idx constant", "train.steps=50"), ("idx", "train.steps=50"),
-    ("idx", "train.eval_every=7"), ("idx", "train.eval_batch=7"), ("idx", "train.threads=1"), ("idx", "train.join_s=5"), ("idx", "train.shard=state"), ("idx", "train.shard=state train.shard_over=machine"), ("idx", "train.recompute=all"),
+    ("idx", "train.eval_every=7"), ("idx", "train.eval_batch=7"), ("idx", "train.threads=1"), ("idx", "train.join_s=5"), ("idx", "train.shard=state"), ("idx", "train.shard_over=machine train.shard=state"), ("idx", "train.recompute=all"),
     ("idx", "train.memory_gib=4"), ("idx", "train.log_every=1"), ("idx", "checkpoint.every=3"), ("idx", "checkpoint.keep=1"),
     ("idx", "run.name=other"), ("idx", "train.compile=max-autotune"), ("idx", "train.device=cpu"), ("idx", "train.gradients=g.safetensors"),
     ("idx", "train.allow=[lr_unusual]"), ("shards", "data.cache_bytes=1e9"), ("images", "loader.prefetch=3"),
