@@ -173,7 +173,7 @@ static void show_reason(struct cli *c, const struct plan_question *q)
         say_result(c->say, "  A copy on each machine: `frugal launch --hosts A,B` or mpirun starts "
                            "them (docs/several.md).\n");
     else if (r->gpus > 1)
-        say_result(c->say, "  %s, which frugal does not support yet: %s.\n",
+        say_result(c->say, "  %s: frugal is untried on several (docs/several.md); %s.\n",
                    r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",
                    r->sharded ? "use FSDP or ZeRO-3"
                               : "use torchrun or mpirun with another trainer");

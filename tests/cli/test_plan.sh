@@ -109,7 +109,7 @@ fi
 # Models that others train, several runs, smaller ones.
 run 0 plan llama-3-8b --tokens 1e11 --on lambda
 has out '^llama-3-8b: 8.03 G parameters; '
-has out 'use FSDP or ZeRO-3|torchrun'
+has out 'frugal is untried on several .*(use FSDP or ZeRO-3|torchrun)'
 has out 'assuming 524,288 tokens per step'
 run 0 plan gpt2 --target 3.2
 has out 'tokens for a loss of 3.2 by the law of'
@@ -275,7 +275,7 @@ awk -F, '/"event":"plan"/ { many = ($0 !~ /"gpus":1,/); no = /"frugal_trains_it"
 run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 1 --json
 has out '"machine":"aws c7i.48xlarge","machines":[2-9].*"frugal_trains_it":true'
 run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 0.3
-lacks out 'frugal itself cannot train|does not support yet'
+lacks out 'frugal itself cannot train|frugal is untried'
 has out 'A copy on each machine: `frugal launch --hosts A,B` or mpirun'
 
 # Dollars follow from the figures beside them: $/hour x billed hours + storage, each as exact as it is printed.
