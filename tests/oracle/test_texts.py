@@ -342,7 +342,7 @@ def draw_chat(rng, system):
 def expected_of(f, talk, end_mark):
     """Tokens and which of them are learned, from the offsets of the text that transformers writes."""
     text = f.apply_chat_template(talk, tokenize=False)
-    ids = f.apply_chat_template(talk, tokenize=True)
+    ids = f.apply_chat_template(talk, tokenize=True, return_dict=False)
     coded = f(text, add_special_tokens=False, return_offsets_mapping=True)
     assert coded.input_ids == ids
     spans, at = [], 0
@@ -445,7 +445,7 @@ def check_ask(name):
         ends = {f.convert_tokens_to_ids(end_mark), f.eos_token_id} | {f.get_vocab()[n] for n in usual if n in f.get_vocab()}
 
         def tokens(talk):
-            ids, wrote = f.apply_chat_template(talk, add_generation_prompt=True, **dated), []
+            ids, wrote = f.apply_chat_template(talk, add_generation_prompt=True, return_dict=False, **dated), []
             while len(wrote) < 12:
                 token = int(model(torch.tensor([ids + wrote])).logits[0, -1].argmax())
                 if token in ends:

@@ -36,10 +36,13 @@ def command(*arguments, code=0, rows=None):
     return err if code else out
 
 
-def compare(ours, theirs):
-    far = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
-    print(f"  first loss {theirs[0]:.5f} within {far[0]:.1e} (allowed {FIRST:.0e}), {STEPS} within {max(far):.1e} (allowed {LATER:.0e})", flush=True)
-    assert len(ours) == STEPS and far[0] <= FIRST and max(far) <= LATER, "losses differ"
+def compare(ours, theirs, exact=None):
+    """Losses of the same steps. `exact`: PyTorch's in f64. Where a gradient is as small as the rounding of its sum, AdamW moves a weight by the rate
+    in a direction of chance, and f32 leaves f64 by that much: twice as far, from both sides, is allowed then."""
+    apart = lambda a, b: [abs(x - y) / abs(y) for x, y in zip(a, b)]
+    far, allowed = apart(ours, theirs), max(LATER, 4 * max(apart(theirs, exact)) if exact else 0)
+    print(f"  first loss {theirs[0]:.5f} within {far[0]:.1e} (allowed {FIRST:.0e}), {STEPS} within {max(far):.1e} (allowed {allowed:.0e})", flush=True)
+    assert len(ours) == STEPS and far[0] <= FIRST and max(far) <= allowed, "losses differ"
 
 
 def logits_of(how, *settings, tokens=()):
