@@ -258,7 +258,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     if (!st) s->config.row_share = row_share(s);
     if (!st) st = session_backend(s, err);
     st = ranks_agree(s->ranks, st, err); /* what follows, all do or none */
-    if (!st) st = together_groups(s, err);
+    if (!st) st = ranks_agree(s->ranks, together_groups(s, err), err);
     if (!st) st = session_link(s, err);
     clock_enter(clock, PART_start_compile);
     if (!st) st = batch_resolve(s, err);

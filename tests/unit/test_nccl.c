@@ -30,6 +30,8 @@ TEST(calls_have_the_arguments_of_the_header)
     IS(ncclCommInitRank, ncclComm_t *, int, ncclUniqueId, int);
     IS(ncclCommDestroy, ncclComm_t);
     IS(ncclCommAbort, ncclComm_t);
+    IS(ncclGroupStart, void);
+    IS(ncclGroupEnd, void);
     IS(ncclCommGetAsyncError, ncclComm_t, ncclResult_t *);
     IS(ncclAllReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
        cudaStream_t);

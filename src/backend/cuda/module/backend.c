@@ -397,9 +397,12 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
 {
     struct cuda     *cuda     = cuda_of(b);
     struct prepared *prepared = NEW(perm, struct prepared, 1);
+    struct ranks    *ranks    = b->ranks;
     enum status      st       = STATUS_OK;
-    prepared->list            = NEW(perm, struct ready, MAX(1, p->instr_count * 2));
-    prepared->joined          = NEW(perm, bool, MAX(1, p->instr_count));
+    if (ranks && ranks->failed.status) /* the link is cut */
+        return err_set(err, ranks->failed.status, "%s", ranks->failed.text);
+    prepared->list   = NEW(perm, struct ready, MAX(1, p->instr_count * 2));
+    prepared->joined = NEW(perm, bool, MAX(1, p->instr_count));
     ASSERT(cuda->arena);
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);

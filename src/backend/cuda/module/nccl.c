@@ -127,7 +127,15 @@ static void end_links(int (*end)(void *))
     }
 }
 
-void nccl_abort(void) { end_links(nccl.abort); }
+/* Where there are groups, all links at once: an abort waits for graphs with calls over its link, which may have calls
+ * over another one, too. */
+void nccl_abort(void)
+{
+    bool groups = nccl.links[OVER_MACHINE].comm != NULL;
+    if (groups) nccl.group_start();
+    end_links(nccl.abort);
+    if (groups) nccl.group_end();
+}
 
 void nccl_close(void)
 {

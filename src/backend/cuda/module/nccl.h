@@ -25,6 +25,8 @@ struct CUstream_st;
     F(init, "ncclCommInitRank", (void **, int ranks, struct backend_key, int rank))                \
     F(destroy, "ncclCommDestroy", (void *))                                                        \
     F(abort, "ncclCommAbort", (void *))                                                            \
+    F(group_start, "ncclGroupStart", (void))                                                       \
+    F(group_end, "ncclGroupEnd", (void))                                                           \
     F(async_error, "ncclCommGetAsyncError", (void *, int *))                                       \
     F(all_reduce, "ncclAllReduce",                                                                 \
       (const void *, void *, size_t, int type, int op, void *comm, struct CUstream_st *))          \
