@@ -528,7 +528,9 @@ static const struct {
     const char      *set[8];
 } rules[] = {
     { "muon, all", STOP_END, { "train.optimiser=muon", "train.shard=all" } },
-    { "adapters", STOP_END, { "train.lora.rank=2", "train.lora.dropout=0.1" } },
+    { "adapters",
+      STOP_END,
+      { "train.lora.rank=2", "train.lora.dropout=0.1", "train.keep_best=auto" } },
     { "adapters, state", STOP_END, { "train.lora.rank=2", "train.shard=state" } },
     { "adapters, all", STOP_END, { "train.lora.rank=2", "train.shard=all" } },
     { "frozen", STOP_END, { "train.freeze=*mlp*", "train.shard=state" } },
@@ -570,10 +572,11 @@ TEST(what_ends_a_run_and_what_it_keeps_do_not_depend_on_ranks)
     s.train.out             = first;
     run_ranks(perm, &s, 1);
     for (i64 k = 0; k < COUNT_OF(rules); k += WAYS_STEP) {
-        struct arena room    = *perm;
-        const char  *set[12] = { "model.dtype=f64", "train.batch=12", "train.steps=13",
-                                 "train.eval_every=3" };
-        for (i64 i = 0; i < COUNT_OF(rules[k].set); i++) set[4 + i] = rules[k].set[i];
+        struct arena room = *perm;
+        /* By default the best weights are kept, but not where several ranks shard them. */
+        const char *set[13] = { "model.dtype=f64", "train.batch=12", "train.steps=13",
+                                "train.eval_every=3", "train.keep_best=false" };
+        for (i64 i = 0; i < COUNT_OF(rules[k].set); i++) set[5 + i] = rules[k].set[i];
         s               = settings_with(&room, folder, 0, set, COUNT_OF(set));
         s.train.init    = first;
         struct run *one = run_ranks(&room, &s, 1), *some = run_ranks(&room, &s, 2);
