@@ -124,7 +124,7 @@ alone() {
 alone 3 "$folder/no.so" 'no MPI library was found.*FRUGAL_MPI'
 if command -v cc >/dev/null; then
   # MPI's names, and a level of threads of 0 (MPI_THREAD_SINGLE)
-  { for name in Comm_rank Comm_size Comm_set_errhandler Ialltoallv Iallgatherv Ibcast Test Finalize; do echo "int MPI_$name(void) { return 0; }"; done
+  { for name in Comm_rank Comm_size Comm_set_errhandler Comm_split Ialltoallv Iallgatherv Ibcast Test Finalize; do echo "int MPI_$name(void) { return 0; }"; done
     echo 'int MPI_Init_thread(int *c, char ***v, int asked, int *given) { (void)c, (void)v, (void)asked; *given = 0; return 0; }'; } >single.c
   cc -shared -fPIC -o single.so single.c || fail "single.c"
   alone 3 "$folder/single.so" 'does not allow threads beside its own calls \(MPI_THREAD_FUNNELED\)'
