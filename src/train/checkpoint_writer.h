@@ -75,7 +75,7 @@ struct part_report { /* what another rank tells rank 0 */
     u64 hash[2];
 };
 struct part_report checkpoint_writer_report(struct checkpoint_writer *s, struct err *err);
-/* What was begun is over, here or elsewhere; returns when the memory is the caller's again. */
+/* What was begun is over, in this rank or in another; returns when the memory belongs to the caller again. */
 void checkpoint_writer_over(struct checkpoint_writer *s);
 
 #endif
