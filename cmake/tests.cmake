@@ -120,7 +120,11 @@ if(amx IN_LIST cpu_kinds)
     endforeach()
 endif()
 
-# Work of one thread at a time, which the thread sanitizer makes thirty times slower: `./check --long`.
+# Work of one thread at a time, which the thread sanitizer makes thirty times slower, and two minutes of low precision
+# with that of addresses: `./check --long`.
+if(FRUGAL_SANITIZE MATCHES address)
+    set_tests_properties(test_low_training PROPERTIES LABELS slow)
+endif()
 if(FRUGAL_SANITIZE MATCHES thread)
     foreach(name test_low_training test_recompute test_search test_help test_playground test_fast_amx test_kernels_amx
             test_conv_amx test_fuse_amx)

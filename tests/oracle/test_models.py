@@ -2,19 +2,22 @@
 """Every model against PyTorch: losses over several steps and the gradient of the first.
 
 Tolerances: the issue of a long sum in f32 is 1e-7 times a small factor a step; losses may drift
-apart as the steps feed back, so 1e-4 relative over 50 steps (20 for models with batch norm, whose
+apart as the steps feed back, so 1e-4 relative over STEPS (20 steps for models with batch norm, whose
 statistics amplify rounding). Gradients are held against PyTorch in f64: 1e-5 by norm a tensor. A
 relu or a maximum whose inputs are equal up to rounding may fall on either side, which moves the
 gradient by a whole element; among 300,000 activations in f32 that is common. So the network with
 kinks runs in f64 on both sides, where numbers that near do not occur by chance, and is held to f64's
 own tolerances, GRADIENT_F64 and LOSS_F64 below."""
 import math
+import os
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from oracle import Case, main, write_idx
+
+STEPS = 50 if float(os.environ.get("CHECK_SECONDS", "60")) >= 60 else 30  # past the warm-up; `./check --long` has 50
 
 
 def normal(gen, *shape, std=0.05):
@@ -524,7 +527,7 @@ def by_rows(kind, lr):
 
 def ranker_rows_case(kind, word, lr):
     """Tables of 2,000 rows each, of which a step reads at most 64."""
-    return Case(f"ranker-rows-{kind}", 50, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
+    return Case(f"ranker-rows-{kind}", STEPS, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
                                             "train": {"optimiser": "adam", "lr": lr, "batch": 64, "tables": word}},
                 click_data(64, 320, 2000, 5, 3), lambda gen: ranker_weights(gen, 2000), ranker_rows_loss, by_rows(kind, lr))
 
@@ -548,7 +551,7 @@ def warmed(step):
 
 
 def gpt_case(name, m):
-    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4)}, counted(text_data(4, 32, 40)), gpt_weights(m, 32),
+    return Case(name, STEPS, {"model": m, "data": {}, "train": dict(ADAMW, batch=4)}, counted(text_data(4, 32, 40)), gpt_weights(m, 32),
                 gpt_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
 
 
@@ -558,12 +561,12 @@ def documents_case(name, m):
 
 
 def muon_case(name, m):
-    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4, optimiser="muon", muon_lr=0.01)}, text_data(4, 32, 40),
+    return Case(name, STEPS, {"model": m, "data": {}, "train": dict(ADAMW, batch=4, optimiser="muon", muon_lr=0.01)}, text_data(4, 32, 40),
                 gpt_weights(m, 32), gpt_loss(m), muon(m, 6e-4, 0.01), lr=warmed, clip=1.0)
 
 
 def encoder_case(name, m):
-    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=8)}, counted(line_data(8, 40, 12, 3)),
+    return Case(name, STEPS, {"model": m, "data": {}, "train": dict(ADAMW, batch=8)}, counted(line_data(8, 40, 12, 3)),
                 encoder_weights(m, 12, 3), encoder_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
 
 
@@ -576,9 +579,9 @@ LOSS_F64 = KINK_STEPS * 2.0**-24
 
 
 CASES = [
-    (Case("classifier", 50, {"model": {"kind": "layers", "dtype": "f64", "layers": ["flatten", {"dense": {"units": 128, "activation": "relu"}}, {"dense": 10}]},
+    (Case("classifier", STEPS, {"model": {"kind": "layers", "dtype": "f64", "layers": ["flatten", {"dense": {"units": 128, "activation": "relu"}}, {"dense": 10}]},
                              "data": {}, "train": {"optimiser": "adam", "lr": 1e-3, "batch": 32}},
-          image_data(32, 200, (28, 28), 10), classifier_weights, classifier_loss, adam(1e-3)), 50 * 2.0**-24, GRADIENT_F64, 50 * 2.0**-24),
+          image_data(32, 200, (28, 28), 10), classifier_weights, classifier_loss, adam(1e-3)), STEPS * 2.0**-24, GRADIENT_F64, STEPS * 2.0**-24),
     (gpt_case("gpt2", GPT), 1e-4, 1e-5),
     (gpt_case("gpt-modern", MODERN), 1e-4, 1e-5),
     (gpt_case("gpt-relu2", RELU2), 1e-4, 1e-5),
@@ -593,7 +596,7 @@ CASES = [
     (encoder_case("encoder", ENCODER), 1e-4, 1e-5),
     (encoder_case("encoder-modern", ENCODER_MODERN), 1e-4, 1e-5),
     (encoder_case("encoder-attention-dropout", dict(ENCODER, attention_dropout=0.3)), 1e-4, 1e-5),
-    (Case("ranker", 50, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
+    (Case("ranker", STEPS, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
                          "train": {"optimiser": "adam", "lr": 1e-3, "batch": 64}},
           click_data(64, 320, 40, 5, 3), ranker_weights, ranker_loss, adam(1e-3)), 1e-4, 1e-5),
     (ranker_rows_case("adam", "auto", 1e-3), 1e-4, 1e-5),

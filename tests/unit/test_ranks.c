@@ -367,7 +367,7 @@ static void remove_texts(struct arena *perm, struct str folder)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { WAYS_STEP = 3, COUNT_FIRST = 4, CELLS_SHORT = 10, CELLS_LONG = 40 };
 #else
-enum { WAYS_STEP = 1, COUNT_FIRST = 2, CELLS_SHORT = 40, CELLS_LONG = CELLS };
+enum { WAYS_STEP = 1, COUNT_FIRST = 2, CELLS_SHORT = 20, CELLS_LONG = CELLS };
 #endif
 
 static void check_cell(struct arena room, struct str folder, struct cell c)
@@ -388,7 +388,7 @@ static void check_cell(struct arena room, struct str folder, struct cell c)
     }
 }
 
-/* 40 cells, others each time; all of them where CHECK_SECONDS allows for a minute. */
+/* 20 cells, others each time; all of them where CHECK_SECONDS allows for a minute. */
 TEST(several_ranks_train_what_one_does)
 {
     const char *seconds = getenv("CHECK_SECONDS");
