@@ -27,6 +27,7 @@ struct saving {
     struct err                lost;      /* why nothing can be saved any more; OK: it can */
     bool                      told_full; /* that the disk is, and fewer are kept */
     i64  deadline_ns, heard_ns; /* of the process, and when we first heard of it; 0: none */
+    i64  told_ns;               /* when the other ranks last heard that we are at work */
     bool interrupted;           /* before it came to its end */
     /* what the newest one takes */
     f64                 blocked_s, held_s;       /* after the step; before the next update */

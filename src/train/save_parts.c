@@ -219,21 +219,30 @@ static enum status report(struct saving *v, struct err *err)
     return err_set(err, STATUS_WORLD, "%s", v->s->ranks->failed.text);
 }
 
+static enum status obey(struct saving *v, const struct dealt_order *o, struct err *err)
+{
+    switch ((enum dealt_word)o->word) {
+    case DEALT_TAKE: return take(v, err);
+    case DEALT_WRITE: return checkpoint_writer_write(v->writer, o->id), STATUS_OK;
+    case DEALT_ASK: return report(v, err);
+    case DEALT_WAIT: return STATUS_OK;
+    default: return dealt_give(v->s, o, err);
+    }
+}
+
+enum status parts_follow_last(struct saving *v, struct err *err)
+{
+    struct dealt_order o = { 0 };
+    for (;;) {
+        enum status st = together_say(v->s, &o, sizeof o, err);
+        if (st || o.word == DEALT_GO_ON) return st;
+        st = obey(v, &o, err);
+        if (st) return st;
+    }
+}
+
 enum status parts_follow(struct saving *v, struct err *err)
 {
-    struct session    *s  = v->s;
-    struct dealt_order o  = { 0 };
-    enum status        st = STATUS_OK;
     if (v->writer) checkpoint_writer_prepare(v->writer); /* on a device, after its first step */
-    while (!st && session_shards(s)) {
-        st = dealt_spread(s, &o, err);
-        if (st || o.word == DEALT_GO_ON) break;
-        switch ((enum dealt_word)o.word) {
-        case DEALT_TAKE: st = take(v, err); break;
-        case DEALT_WRITE: checkpoint_writer_write(v->writer, o.id); break;
-        case DEALT_ASK: st = report(v, err); break;
-        default: st = dealt_give(s, &o, err);
-        }
-    }
-    return st;
+    return session_shards(v->s) ? parts_follow_last(v, err) : STATUS_OK;
 }
