@@ -64,7 +64,9 @@ f64 saving_needs_usd(struct saving *v, struct bill *bill);
 /* The run ends (so_far OK) or is interrupted; the last state is on the disk, and in the object store, when it
  * returns. INTERRUPTED: its uploads were, by a signal or a notice. */
 enum status saving_end(struct saving *v, enum status so_far, struct err *err);
-void        saving_close(struct saving *v);
+/* The state is worth nothing: only what other ranks write with us is finished, and no other save is begun. */
+void saving_finish(struct saving *v);
+void saving_close(struct saving *v);
 
 /* Shared by checkpoint_schedule.c and final_checkpoint.c only. */
 void saving_tell(struct saving *v, const struct event_checkpoint *e);

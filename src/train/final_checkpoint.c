@@ -185,6 +185,11 @@ static enum status end_remote(struct saving *v, enum status so_far, struct err *
     return asked;
 }
 
+void saving_finish(struct saving *v)
+{
+    if (v->writer && v->snapshot.shared && checkpoint_writer_writes(v->writer)) wait_idle(v);
+}
+
 enum status saving_end(struct saving *v, enum status so_far, struct err *err)
 {
     if (!v->writer) return STATUS_OK;
