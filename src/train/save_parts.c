@@ -91,6 +91,13 @@ static enum status share_folder(struct restore *r, struct invitation *p, struct 
     return st;
 }
 
+/* With copies in every machine, those of rank 0's write (dealt_writer). */
+static bool writes(const struct restore *r, i32 rank)
+{
+    const u64 *machine = r->ranks->machine_of;
+    return !str_eq(r->settings->train.shard_over, STR("machine")) || machine[rank] == machine[0];
+}
+
 enum status parts_meet(struct restore *r, struct err *err)
 {
     i32               all[RANKS_MAX];
@@ -103,7 +110,7 @@ enum status parts_meet(struct restore *r, struct err *err)
     st                  = ranks_gather(r->ranks, all, r->ranks->count, sizeof *all);
     if (st) return err_set(err, st, "%s", r->ranks->failed.text);
     i32 first = 0;
-    while (first < r->ranks->count && all[first]) first++;
+    while (first < r->ranks->count && (all[first] || !writes(r, first))) first++;
     r->shared = first == r->ranks->count;
     if (r->ranks->rank) return STATUS_OK;
     remove_probes(ckpt_store_os(r->store), r->folder, r->perm);
