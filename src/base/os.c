@@ -569,6 +569,17 @@ static atomic_uint  signals_pending; /* bit 1 << enum os_signal */
 static atomic_uint  interrupts;      /* INT ever caught */
 static atomic_llong asked_ns;        /* when the first TERM or HUP was; 0: none */
 
+static void (*_Atomic before_end)(void); /* what is left to do at the second INT */
+
+void os_on_second_interrupt(void (*last)(void)) { atomic_store(&before_end, last); }
+
+static void end_at_once(void)
+{
+    void (*last)(void) = atomic_load(&before_end);
+    if (last) last();
+    _exit(STATUS_INTERRUPTED);
+}
+
 static void on_signal(int number)
 {
     enum os_signal s     = number == SIGINT    ? OS_SIGNAL_INT
@@ -578,7 +589,7 @@ static void on_signal(int number)
     long long      never = 0;
     if (s == OS_SIGNAL_TERM || s == OS_SIGNAL_HUP)
         atomic_compare_exchange_strong(&asked_ns, &never, os_clock_ns(CLOCK_MONOTONIC));
-    if (s == OS_SIGNAL_INT && atomic_fetch_add(&interrupts, 1)) _exit(STATUS_INTERRUPTED);
+    if (s == OS_SIGNAL_INT && atomic_fetch_add(&interrupts, 1)) end_at_once();
     atomic_fetch_or(&signals_pending, 1u << s);
 }
 

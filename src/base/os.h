@@ -101,7 +101,9 @@ void       os_signals_catch(void); /* INT, TERM, HUP (unless it is ignored: nohu
                                           for signal_take from now on;
                                           a second INT ends the process at once with status 4; a
                                           reader that goes away is an error of write, no signal */
-void       os_signal_add(enum os_signal s); /* as if it had been caught; from any thread */
+void       os_on_second_interrupt(
+          void (*last)(void));        /* in the handler, before it ends us; NULL: nothing */
+void os_signal_add(enum os_signal s); /* as if it had been caught; from any thread */
 
 /* A second process of ours: a copy of this one that runs `work` and ends with what that returns. Both
  * ends may write messages of up to 4096 bytes to the stream and read them one by one; a read of 0

@@ -74,6 +74,7 @@ struct meeting {
     int         reports;               /* the pipe's end */
     pid_t       proxy_pid, server_pid; /* 0: does not run */
     i32         rank_pid, code;        /* 0: not started; -1: not known */
+    bool        interrupted;           /* by Ctrl-C, once */
 };
 
 static bool number_of(struct os *os, const char *name, i64 *out)
@@ -269,6 +270,16 @@ static void end_processes(struct meeting *m)
     if (m->server_pid) kill(m->server_pid, SIGKILL);
 }
 
+static struct meeting *of_handler; /* the one that a second Ctrl-C ends */
+/* In a handler of signals. The rank is ended first: it would be asked to save when its proxy is gone. One whose pid we
+ * have not read yet finds the pipe closed. */
+static void end_at_once(void)
+{
+    take_reports(of_handler);
+    if (of_handler->rank_pid > 0 && of_handler->code < 0) kill(of_handler->rank_pid, SIGKILL);
+    end_processes(of_handler);
+}
+
 /* --- waiting --- */
 
 /* False: there is no rank yet that could take it. */
@@ -298,7 +309,9 @@ static bool look(struct meeting *m)
     bury(&m->proxy_pid);
     bury(&m->server_pid);
     take_reports(m);
-    return hand_on(m, m->os->signal_take(m->os));
+    enum os_signal s = m->os->signal_take(m->os);
+    m->interrupted |= s == OS_SIGNAL_INT;
+    return hand_on(m, s);
 }
 
 /* Until the rank runs. A proxy that finds nobody at the address ends, and is started again. */
@@ -329,6 +342,7 @@ static enum status wait_for_end(struct meeting *m, struct err *err)
         if (m->proxy_pid && m->code != STATUS_WORLD) end = deadline_in(m->os, end_ns);
     }
     if (m->code >= 0) return (enum status)m->code;
+    if (m->interrupted) return STATUS_INTERRUPTED; /* its second Ctrl-C has reached another first */
     if (m->rank) return STATUS_WORLD;
     return err_set(err, STATUS_WORLD,
                    "a rank has ended, so all %d end; start them again to resume from the newest "
@@ -376,9 +390,12 @@ enum status meet_run(struct os *os, f64 join_s, struct arena *perm, struct err *
     if (st && number_of(os, "LOCAL_RANK", &local) && local > 0)
         err_set(err, st, "%s", ""); /* once a machine */
     if (st) return st;
+    of_handler = m;
+    os_on_second_interrupt(end_at_once);
     if (!m->rank) start_server(m, perm);
     st = wait_for_rank(m, err);
     if (!st) st = wait_for_end(m, err);
+    os_on_second_interrupt(NULL);
     end_processes(m);
     return st;
 }

@@ -271,9 +271,11 @@ static f64 interval_s(const struct saving *v)
                : NAN;
 }
 
-/* Close to a cap the last save stands for one that is due: of two in a row the cap has promised only one. */
+/* Close to a cap the last save stands for one that is due: of two in a row the cap has promised only one. What has
+ * diverged must not become the newest. */
 static bool is_due(struct saving *v)
 {
+    if (v->guard->stop.reason == STOP_DIVERGED) return false;
     if (v->s->asked_to_save) return true;
     if (v->at->step < v->due_step && now_ns(v) < v->due_ns) return false;
     return stop_save_fits(&v->guard->stop, MAX(v->busy_s, saving_needs_s(v)));

@@ -27,6 +27,7 @@ struct saving {
     struct err                lost;      /* why nothing can be saved any more; OK: it can */
     bool                      told_full; /* that the disk is, and fewer are kept */
     i64  deadline_ns, heard_ns; /* of the process, and when we first heard of it; 0: none */
+    i64  told_ns;               /* when the other ranks last heard that we are at work */
     bool interrupted;           /* before it came to its end */
     /* what the newest one takes */
     f64                 blocked_s, held_s;       /* after the step; before the next update */
@@ -63,7 +64,9 @@ f64 saving_needs_usd(struct saving *v, struct bill *bill);
 /* The run ends (so_far OK) or is interrupted; the last state is on the disk, and in the object store, when it
  * returns. INTERRUPTED: its uploads were, by a signal or a notice. */
 enum status saving_end(struct saving *v, enum status so_far, struct err *err);
-void        saving_close(struct saving *v);
+/* The state is worth nothing: only what other ranks write with us is finished, and no other save is begun. */
+void saving_finish(struct saving *v);
+void saving_close(struct saving *v);
 
 /* Shared by checkpoint_schedule.c and final_checkpoint.c only. */
 void saving_tell(struct saving *v, const struct event_checkpoint *e);

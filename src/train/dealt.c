@@ -258,6 +258,12 @@ enum status dealt_say(struct session *s, enum dealt_word word, struct err *err)
     return dealt_spread(s, &(struct dealt_order){ .word = (i32)word }, err);
 }
 
+enum status dealt_say_last(struct session *s, enum dealt_word word, struct err *err)
+{
+    struct dealt_order o = { .word = (i32)word };
+    return together_say(s, &o, sizeof o, err);
+}
+
 static void put_whole(void *whole, const struct dealt_range *r, i64 from, u8 *piece, i64 bytes)
 {
     (void)r;

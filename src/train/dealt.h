@@ -51,6 +51,7 @@ enum dealt_word {
     DEALT_TAKE,    /* each copies its own part (save_parts.h) */
     DEALT_WRITE,   /* … and writes it, under the name of that checkpoint */
     DEALT_ASK,     /* has each written it? */
+    DEALT_WAIT,    /* nothing: rank 0 is still at work */
 };
 struct dealt_order {
     i32            word, tensor; /* which persistent */
@@ -59,6 +60,8 @@ struct dealt_order {
 /* From rank 0 to all, where anything is dealt out. */
 enum status dealt_spread(struct session *s, struct dealt_order *o, struct err *err);
 enum status dealt_say(struct session *s, enum dealt_word word, struct err *err); /* rank 0 */
+/* Rank 0, behind the last step: to all ranks, also where nothing is dealt out (parts_follow_last). */
+enum status dealt_say_last(struct session *s, enum dealt_word word, struct err *err);
 /* The others: what concerns tensors on their way to rank 0. */
 enum status dealt_give(struct session *s, const struct dealt_order *o, struct err *err);
 /* Rank 0: asks for the parts of one parameter or gradient (dealt_param), in any order, or no more of them. */

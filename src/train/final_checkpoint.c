@@ -103,6 +103,16 @@ static bool must_exit(struct saving *v, i64 *deadline_ns)
     return true;
 }
 
+/* The others wait for our next word, for train.join_s at most. */
+static void tell_at_work(struct saving *v)
+{
+    static const f64 most_s = 1, part = 0.25;
+    i64              every = (i64)(1e9 * fmin(most_s, part * v->s->settings->train.join_s));
+    if (!v->s->ranks || now_ns(v) - v->told_ns < every) return;
+    v->told_ns = now_ns(v);
+    dealt_say_last(v->s, DEALT_WAIT, NULL); /* without them we still finish */
+}
+
 static void wait_idle(struct saving *v)
 {
     i64  deadline_ns;
@@ -110,6 +120,7 @@ static void wait_idle(struct saving *v)
     do {
         if (shared && v->s->ranks->failed.status) return; /* nobody will answer the writer */
         must_exit(v, &deadline_ns);
+        tell_at_work(v);
         parts_poll(v);
     } while (!checkpoint_writer_wait(v->writer, shared ? ask_ns : wait_ns));
     /* a second Ctrl-C ends the process */
@@ -149,6 +160,7 @@ static i64 upload_until_ns(void *context)
     static const i64 at_once = 1;
     struct saving   *v       = context;
     i64              until   = now_until_ns(v);
+    tell_at_work(v);
     return !until && v->s->asked_to_exit && !v->interrupted ? at_once : until;
 }
 
@@ -171,6 +183,11 @@ static enum status end_remote(struct saving *v, enum status so_far, struct err *
                .text = str_fmt(&scratch, "%s; %lld steps will be repeated, from step %lld on",
                                why.text, (long long)(v->figures.step - there), (long long)there) });
     return asked;
+}
+
+void saving_finish(struct saving *v)
+{
+    if (v->writer && v->snapshot.shared && checkpoint_writer_writes(v->writer)) wait_idle(v);
 }
 
 enum status saving_end(struct saving *v, enum status so_far, struct err *err)

@@ -256,14 +256,21 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
 
 /* --- all of them --- */
 
-/* The last state is saved before the reason of the end becomes part of it, unless it is the run's own. */
+/* The last state is saved before the reason of the end becomes part of it, unless it is the run's own: then the save
+ * that is under way is finished, for which rank 0 needs the others. */
 static enum status save_last(struct loop *l, enum status st, struct err *err)
 {
-    struct err why = { 0 };
+    struct ranks *ranks = l->s.ranks;
+    struct err    why   = { 0 };
+    bool          spoilt =
+        l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread);
     if (l->saving.writer) clock_enter(l->clock, PART_checkpoint);
-    if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread))
-        return st;
-    if (l->s.ranks && l->s.ranks->rank) return parts_follow(&l->saving, err) ? STATUS_WORLD : st;
+    if (spoilt && (!ranks || ranks->failed.status)) return st;
+    if (ranks && ranks->rank) return parts_follow(&l->saving, err) ? STATUS_WORLD : st;
+    if (spoilt) {
+        saving_finish(&l->saving);
+        return dealt_say(&l->s, DEALT_GO_ON, err) ? STATUS_WORLD : st;
+    }
     enum status saved = saving_end(&l->saving, st, &why);
     if (dealt_say(&l->s, DEALT_GO_ON, &why)) saved = STATUS_WORLD;
     if (l->unread && st && st != STATUS_INTERRUPTED)

@@ -91,6 +91,13 @@ static enum status share_folder(struct restore *r, struct invitation *p, struct 
     return st;
 }
 
+/* With copies in every machine, those of rank 0's write (dealt_writer). */
+static bool writes(const struct restore *r, i32 rank)
+{
+    const u64 *machine = r->ranks->machine_of;
+    return !str_eq(r->settings->train.shard_over, STR("machine")) || machine[rank] == machine[0];
+}
+
 enum status parts_meet(struct restore *r, struct err *err)
 {
     i32               all[RANKS_MAX];
@@ -103,7 +110,7 @@ enum status parts_meet(struct restore *r, struct err *err)
     st                  = ranks_gather(r->ranks, all, r->ranks->count, sizeof *all);
     if (st) return err_set(err, st, "%s", r->ranks->failed.text);
     i32 first = 0;
-    while (first < r->ranks->count && all[first]) first++;
+    while (first < r->ranks->count && (all[first] || !writes(r, first))) first++;
     r->shared = first == r->ranks->count;
     if (r->ranks->rank) return STATUS_OK;
     remove_probes(ckpt_store_os(r->store), r->folder, r->perm);
@@ -219,21 +226,30 @@ static enum status report(struct saving *v, struct err *err)
     return err_set(err, STATUS_WORLD, "%s", v->s->ranks->failed.text);
 }
 
+static enum status obey(struct saving *v, const struct dealt_order *o, struct err *err)
+{
+    switch ((enum dealt_word)o->word) {
+    case DEALT_TAKE: return take(v, err);
+    case DEALT_WRITE: return checkpoint_writer_write(v->writer, o->id), STATUS_OK;
+    case DEALT_ASK: return report(v, err);
+    case DEALT_WAIT: return STATUS_OK;
+    default: return dealt_give(v->s, o, err);
+    }
+}
+
+enum status parts_follow_last(struct saving *v, struct err *err)
+{
+    struct dealt_order o = { 0 };
+    for (;;) {
+        enum status st = together_say(v->s, &o, sizeof o, err);
+        if (st || o.word == DEALT_GO_ON) return st;
+        st = obey(v, &o, err);
+        if (st) return st;
+    }
+}
+
 enum status parts_follow(struct saving *v, struct err *err)
 {
-    struct session    *s  = v->s;
-    struct dealt_order o  = { 0 };
-    enum status        st = STATUS_OK;
     if (v->writer) checkpoint_writer_prepare(v->writer); /* on a device, after its first step */
-    while (!st && session_shards(s)) {
-        st = dealt_spread(s, &o, err);
-        if (st || o.word == DEALT_GO_ON) break;
-        switch ((enum dealt_word)o.word) {
-        case DEALT_TAKE: st = take(v, err); break;
-        case DEALT_WRITE: checkpoint_writer_write(v->writer, o.id); break;
-        case DEALT_ASK: st = report(v, err); break;
-        default: st = dealt_give(s, &o, err);
-        }
-    }
-    return st;
+    return session_shards(v->s) ? parts_follow_last(v, err) : STATUS_OK;
 }

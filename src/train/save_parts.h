@@ -17,5 +17,8 @@ enum status parts_start(struct saving *v, struct err *err);
 void parts_poll(struct saving *v);
 /* The others do what rank 0 says, until it goes on. */
 enum status parts_follow(struct saving *v, struct err *err);
+/* … and behind the last step also where nothing is dealt out: rank 0 may still write or upload for longer than
+ * train.join_s, and says DEALT_WAIT meanwhile. */
+enum status parts_follow_last(struct saving *v, struct err *err);
 
 #endif

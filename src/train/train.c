@@ -56,13 +56,14 @@ static enum status keep(struct loop *l, enum status st, struct err *err)
     return bad ? bad : st;
 }
 
-/* Rank 0 writes, and asks the others for their parts. */
+/* Rank 0 writes, and asks the others for their parts. They wait here for its last word while it saves and uploads. */
 static enum status keep_together(struct loop *l, enum status st, struct err *err)
 {
     struct session *s       = &l->s;
     enum status     kept    = keep(l, st, err), bad;
     bool            follows = s->ranks && s->ranks->rank;
-    bad = follows ? parts_follow(&l->saving, err) : dealt_say(s, DEALT_GO_ON, err);
+    if (s->ranks && s->ranks->failed.status) return kept; /* nobody answers: ranks_agree says why */
+    bad = follows ? parts_follow_last(&l->saving, err) : dealt_say_last(s, DEALT_GO_ON, err);
     return bad ? bad : kept;
 }
 

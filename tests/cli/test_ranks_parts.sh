@@ -121,6 +121,24 @@ for shard in state all; do
   [ -z "$(ls alone.$shard | grep -v -e '^step-' -e '^lock$' -e '^spent.json$')" ] || fail "left there: $(ls alone.$shard)"
 done
 
+# With a copy of everything in each machine, only rank 0's need to see the folder: the ranks of the other have disks of their own.
+cat >each <<'EACH'
+#!/bin/bash
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+export FRUGAL_MACHINE=$((rank / 2))
+[ "$rank" -lt 2 ] || cd other
+exec "$FRUGAL" train run.yaml "$@"
+EACH
+for shard in state all; do
+  $launcher -n 4 ./each train.shard=$shard train.shard_over=machine checkpoint.dir=disks.$shard train.out=disks.safetensors >out 2>err || fail "local disks: $(cat err)"
+  ! grep -q 'rank 0 collects' out err || fail "rank 0 collects what its own machine could write: $(cat err)"
+  [ "$(parts disks.$shard)" = $([ $shard = all ] && echo 2 || echo 1) ] || fail "local disks: other parts: $(ls -R disks.$shard)"
+  run 0 export disks.$shard disks.$shard.hf
+  run 0 export disks.safetensors disks.$shard.out.hf
+  cmp -s disks.$shard.hf/model.safetensors disks.$shard.out.hf/model.safetensors || fail "local disks, $shard: other weights"
+  [ ! -e other/disks.$shard ] || fail "the other machine writes too"
+done
+
 # A signal to one rank: all save their parts, and end with the same bits when they are started again.
 : >out >err
 $launcher -n 3 "$frugal" train run.yaml train.steps=100000 train.shard=all checkpoint.dir=term checkpoint.every=1000000 >out 2>err &

@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_torchrun.sh: processes with torchrun's environment meet by MPICH's launcher and train as ranks: one host stands for two nodes,
-# SIGTERM to one process saves, the same start again ends with the bits of an undisturbed run; ranks that never come, ports that are taken.
+# SIGTERM to one process saves, the same start again ends with the bits of an undisturbed run; ranks that never come, ports that are taken,
+# a second Ctrl-C.
 . "$(dirname "$0")/common.sh"
 if ! command -v mpiexec.hydra >/dev/null || ! command -v python3 >/dev/null; then
   echo "skipped: MPICH's launcher or python3 is not installed"
@@ -140,4 +141,17 @@ for victim in rank process; do
   fi
   none_left "a killed $victim"
 done
+
+# A second Ctrl-C ends all at once, in the middle of a step that takes long: nobody saves, nobody is left.
+begin 3 3 train run.yaml --json train.out= checkpoint.dir=twice data.context=128 model.depth=6 model.width=512 model.heads=8 train.batch=96 train.micro_batch=2
+for i in $(seq 300); do grep -q '"event":"start"' out.0 && break; sleep 0.02; done
+kill -INT "${pids[@]}"
+sleep 0.3
+for r in 0 1 2; do kill -0 "${pids[r]}" 2>/dev/null || fail "RANK=$r does not finish its step"; done
+kill -INT "${pids[@]}" 2>/dev/null # where one is gone, the launcher may have ended the others
+end 4
+sleep 0.5
+[ -z "$(rank_pid 0; rank_pid 1; rank_pid 2)" ] || fail "ranks go on after a second Ctrl-C"
+none_left "a second Ctrl-C"
+[ -z "$(ls twice | grep step-)" ] || fail "ranks saved after a second Ctrl-C"
 exit $failed

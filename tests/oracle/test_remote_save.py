@@ -124,6 +124,29 @@ def check_ranks(s, run):
     assert b.told("resumed")[0]["step"] == 60, b.told("resumed")
 
 
+JOIN_S = 2
+
+
+def check_slow_upload(s, run):
+    """The last upload takes longer than train.join_s: the other ranks wait for rank 0, and end with its exit code."""
+    for shard, wait_s, code in ("all", 60, 0), ("none", 1.3 * JOIN_S, 3):
+        if not launcher():
+            return
+        m = Machine(s, run, f"checkpoint.to=s3://bucket/runs/slow-{shard}", f"train.join_s={JOIN_S}", f"train.shard={shard}",
+                    "train.threads=1", "train.device=cpu", "train.steps=4", "checkpoint.every=100", "train.eval_every=100",
+                    f"checkpoint.upload_wait_s={wait_s}")
+        with open(os.path.join(m.folder.name, "each"), "w") as f:
+            f.write('#!/bin/sh\n"$@"\necho $? >code.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n')
+        os.chmod(f.name, 0o755)
+        m.args = [*launcher(), "-n", "2", "./each", *m.args]
+        s.bytes_s = 53000 / (1.7 * JOIN_S)  # of about 53 kB
+        out, err = m.start().process.communicate(timeout=60)
+        s.bytes_s = None
+        codes = [open(os.path.join(m.folder.name, f"code.{r}")).read().strip() for r in range(2)]
+        assert codes == [str(code)] * 2, (shard, codes, out[-800:], err)
+        assert "has not come" not in out + err, (shard, err)
+
+
 COUNTER = """
 import os, sys, time
 n = int(open("out/n").read()) if os.path.exists("out/n") else 0
@@ -169,6 +192,7 @@ def main():
         check_two_trainers(s, run)
         check_told(s, run)
         check_ranks(s, run)
+        check_slow_upload(s, run)
         check_supervised(s)
     for text in said:
         assert SECRET not in text, text

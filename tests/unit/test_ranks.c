@@ -664,6 +664,59 @@ TEST(a_folder_that_is_taken_at_the_last_step_ends_all_ranks_alike)
     remove_texts(perm, text);
 }
 
+/* --- a save that is under way when the run diverges --- */
+
+/* Folders of checkpoints there, and those of them that were saved after `step` or have no manifest. */
+static i64 count_kept(struct arena scratch, struct str kept, i64 step, i64 *bad)
+{
+    struct str *names;
+    i64         count = 0, found = 0;
+    CHECK(!os_real()->list(os_real(), kept, &scratch, &names, &count, NULL));
+    for (i64 i = 0; i < count; i++) {
+        i64 at = 0;
+        if (!str_starts(names[i], STR("step-"))) continue;
+        struct str manifest =
+            str_fmt(&scratch, "%.*s/%.*s/manifest.json", STR_ARG(kept), STR_ARG(names[i]));
+        found++;
+        *bad += !str_i64(str_sub(names[i], 5, 14), &at) || at > step ||
+                !os_is_file(os_real(), manifest);
+    }
+    return found;
+}
+
+/* The loss is not a number after step 2: the save of step 1 has begun, and that of step 2 must not. */
+TEST(a_save_under_way_is_finished_when_the_run_diverges)
+{
+    struct str text = text_folder(perm, test_seed());
+    for (i64 k = 0; k < COUNT_OF(shards); k++) {
+        const char          *set[] = { "train.batch=12",     "train.optimiser=sgd", "train.lr=1e30",
+                                       "train.rollbacks=0",  "train.clip=0",        "checkpoint.dir=kept",
+                                       "checkpoint.every=1", "train.eval_every=99", shards[k].set[0],
+                                       shards[k].set[1] };
+        i32                  count = shards[k].machines ? 4 : 2;
+        struct settings      s     = settings_with(perm, text, 0, set, COUNT_OF(set));
+        struct rank_threads *all   = rank_threads_on(perm, count, machines_of(k, count));
+        struct run          *r     = NEW(perm, struct run, count);
+        struct str           kept  = str_cat(perm, folder_new(perm), STR("/kept"));
+        i64                  bad   = 0;
+        for (i32 i = 0; i < count; i++) {
+            r[i].settings                = s;
+            r[i].settings.checkpoint.dir = i ? STR("") : kept;
+            r[i].r                       = rank_threads_rank(all, i);
+            CHECK(!pthread_create(&r[i].thread, NULL, run_one, &r[i]));
+        }
+        for (i32 i = 0; i < count; i++) pthread_join(r[i].thread, NULL);
+        for (i32 i = 0; i < count; i++) {
+            CHECK_EQ(r[i].st, STATUS_NO);
+            CHECK_EQ(r[i].result.stopped, STOP_DIVERGED);
+        }
+        CHECK_EQ(r[0].steps, 2);
+        CHECK_EQ(count_kept(*perm, kept, 1, &bad), 1);
+        CHECK_EQ(bad, 0);
+    }
+    remove_texts(perm, text);
+}
+
 /* --- where the time goes --- */
 
 enum { LATE_US = 20000, LATE_STEPS = 20 };
