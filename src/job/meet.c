@@ -51,8 +51,7 @@ void meet_adopted(void)
     close(out);
     close(err);
     fcntl(report_fd, F_SETFD, FD_CLOEXEC);
-    prctl(PR_SET_PDEATHSIG,
-          SIGTERM); /* without a parent it is lost to whoever started it: it saves */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* without a parent it is lost to who started it: it saves */
     if (write(report_fd, &pid, sizeof pid) < 0) _exit(STATUS_WORLD);
 }
 
