@@ -1,10 +1,7 @@
 /* dnn.c - cuDNN's backend interface behind a few plain functions. */
 #include "backend/cuda/module/dnn.h"
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CANDIDATES = 16 };
 
@@ -38,37 +35,12 @@ static bool find(void *library, const char *name, void *to)
     return symbol != NULL;
 }
 
-/* cuDNN opens its large libraries when they are first needed and reads them by page faults: 2 s more until the first
- * step where the disk has not been read since the machine started. The system is asked to read them whole, in the
- * background. */
-static void read_ahead(void *library)
-{
-    static const char *const names[] = {
-        "graph", "ops", "cnn", "heuristic", "engines_precompiled", "engines_runtime_compiled"
-    };
-    char        path[4096];
-    Dl_info     info;
-    void       *symbol = dlsym(library, "cudnnCreate");
-    const char *slash  = NULL;
-    if (symbol && dladdr(symbol, &info) && info.dli_fname) slash = strrchr(info.dli_fname, '/');
-    for (i32 i = 0; slash && i < COUNT_OF(names); i++) {
-        i32 length = snprintf(path, sizeof path, "%.*s/libcudnn_%s.so.9",
-                              (int)(slash - info.dli_fname), info.dli_fname, names[i]);
-        int fd     = length < (i32)sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-        if (fd < 0) continue;
-        (void)posix_fadvise(fd, 0, 0,
-                            POSIX_FADV_WILLNEED); /* advice alone: nothing depends on it */
-        close(fd);
-    }
-}
-
 static bool load(void)
 {
     if (dnn.tried) return dnn.loaded;
     dnn.tried     = true;
     void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
     if (!library) return false;
-    read_ahead(library);
     if (!find(library, "cudnnCreate", &dnn.create) ||
         !find(library, "cudnnGetVersion", &dnn.version) ||
         !find(library, "cudnnSetStream", &dnn.set_stream) ||
