@@ -61,7 +61,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import stall
 from gpu_models import Models
-from common import DATA, FRUGAL, TOP, Failed, Record, first_line, last_words, machine, put, spawn, train
+from common import DATA, FRUGAL, TOP, Failed, Record, first_line, last_words, machine, note, put, spawn, train
 
 BUILD = os.path.join(TOP, "build")
 WINDOW = 2 * 1024  # bytes
@@ -408,6 +408,8 @@ def row_sm80(options):
     program = os.path.join(TOP, folder, "frugal")
     no_cache()
     done = subprocess.run([os.path.join(TOP, folder, "check_ops"), "2"], cwd=DATA, capture_output=True, text=True)
+    if done.returncode:  # which, and the seed that repeats it
+        note(done.stdout + done.stderr)
     yield {"row": "sm80", "text": f"check_ops: {(done.stdout.splitlines() or ['no output'])[-1]}", "met": done.returncode == 0}
     theirs = torch_gpt(options, SMALL).get("tokens_s")
     ours = run("bench/gpu/gpt.yaml", "train.steps=40", program=program)
