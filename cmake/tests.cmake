@@ -120,20 +120,6 @@ if(amx IN_LIST cpu_kinds)
     endforeach()
 endif()
 
-# Work of one thread at a time, which the thread sanitizer makes thirty times slower, and two minutes of low precision
-# with that of addresses: `./check --long`.
-if(FRUGAL_SANITIZE MATCHES address)
-    set_tests_properties(test_low_training PROPERTIES LABELS slow)
-endif()
-if(FRUGAL_SANITIZE MATCHES thread)
-    foreach(name test_low_training test_recompute test_search test_help test_playground test_fast_amx test_kernels_amx
-            test_conv_amx test_fuse_amx)
-        if(TEST ${name})
-            set_tests_properties(${name} PROPERTIES LABELS slow)
-        endif()
-    endforeach()
-endif()
-
 # The tests of what comes in forms for several processors, once more at each level of vectors; above
 # the processor's own, and above the caller's FRUGAL_VECTORS, they are skipped by name. ./check runs
 # those of `level`, with --long those of `long` too.
@@ -199,6 +185,25 @@ add_test(NAME test_shapes COMMAND tests/gpu/test_shapes.sh $<TARGET_FILE:check_s
 frugal_test(test_shapes unit)
 add_test(NAME test_check_ops COMMAND check_ops --cpu 2)
 frugal_test(test_check_ops unit)
+
+# What only `./check --long` runs in a variant: work of one thread at a time, which the thread sanitizer makes thirty times
+# slower; low precision and AMX in software with that of addresses; and without the optional libraries, what calls none of them.
+set(software_amx test_fast_amx test_kernels_amx test_conv_amx test_fuse_amx test_levels_amx)
+set(slow_tests)
+if(FRUGAL_SANITIZE MATCHES address)
+    set(slow_tests test_low_training ${software_amx})
+elseif(FRUGAL_SANITIZE MATCHES thread)
+    set(slow_tests test_low_training test_recompute test_search test_help test_playground test_ref test_cached test_check_ops
+        test_ckpt_faults ${software_amx})
+elseif(FRUGAL_SQLITE STREQUAL OFF AND FRUGAL_CURL STREQUAL OFF AND FRUGAL_JPEG STREQUAL OFF) # build-none; not a system that lacks them
+    set(slow_tests test_ranks test_low_training test_kernels test_recompute test_fast test_fuse test_conv test_check_ops test_cached
+        test_ref ${software_amx})
+endif()
+foreach(name ${slow_tests})
+    if(TEST ${name})
+        set_tests_properties(${name} PROPERTIES LABELS slow)
+    endif()
+endforeach()
 
 # Whatever the linker's default is, the CUDA module brings libstdc++ (cmake/cuda.cmake says why).
 if(TARGET frugal_cuda)

@@ -11,7 +11,9 @@ echo '  usd_hour: 0.25 # the price of an hour is in this file alone' >examples/f
 for tool in sh sed tr head grep cat dirname env touch; do ln -s "$(type -P $tool)" bin/; done
 program() { printf '#!/bin/sh\n%s\n' "$2" >"$1"; chmod +x "$1"; }
 program scripts/setup 'exit 0'
-program scripts/build 'echo "build $TARGET $*" >>log; [ "$TARGET" != frugal_cuda ] || [ -e works ]'
+program scripts/build 'echo "build $TARGET $*" >>log
+[ "$TARGET $*" != "frugal_program build" ] || [ ! -e warns ] || exit 1
+[ "$TARGET" != frugal_cuda ] || [ -e works ]'
 program build/frugal 'echo "built $*" >>log'
 
 # demo SENTENCE LINE...: runs it; it says the sentence (none: -), and calls something that matches each line.
@@ -35,6 +37,16 @@ lacks log frugal_cuda
 program bin/nvidia-smi 'echo "NVIDIA-SMI has failed because it could not reach the driver."; exit 9'
 demo - '^built train'
 lacks log frugal_cuda
+
+# The options of a build that is there stay, unless its warnings are errors and it has some.
+: >build/CMakeCache.txt
+demo - '^build frugal_program build$' '^built train'
+lacks log WERROR
+: >warns
+demo - '^build frugal_program build$' '^build frugal_program build -DFRUGAL_WERROR=OFF$' '^built train'
+rm build/CMakeCache.txt
+demo - '^build frugal_program build -DFRUGAL_WERROR=OFF$' '^built train'
+rm warns
 
 # A GPU without nvcc: a sentence, or the installed program that has the module.
 gpu 9.0
