@@ -29,6 +29,7 @@ struct gpu {
     i64            tries;  /* algorithms a product is tried with */
     bool           under_load; /* and the best of them once more, for long */
     bool           any_order;  /* of backend_tuning */
+    i32            code;       /* gpu_code: at most `capability` */
 };
 
 struct gpu_call {
@@ -65,6 +66,10 @@ struct gpu_kernel {
 const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: none takes it */
 /* The next one that takes it, where `k` found no way. */
 const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k);
+
+/* The compute capability that the kernels were compiled for: 80 where the driver compiled code of 8.0 for a newer GPU.
+ * What a kernel has between #if __CUDA_ARCH__ >= 900 goes by this, not by the GPU's own. */
+i32 gpu_code(void);
 
 /* FRUGAL_GPU_OFF names it. */
 bool gpu_is_off(struct str name);
