@@ -83,6 +83,9 @@ f64 gpu_trial_s(struct gpu_call c, struct tensor *in, i32 inputs, struct tensor 
                 struct arena *perm);
 /* Milliseconds of what `launch` puts on the stream, the best of a few tries; below 0: it failed. */
 f32 gpu_time_ms(struct gpu *gpu, bool (*launch)(void *context), void *context);
+/* The same while other threads of the process hold the driver's locks now and then, so that the GPU waits for a launch:
+ * tried until the two best agree. */
+f32 gpu_time_amid_ms(struct gpu *gpu, bool (*launch)(void *context), void *context);
 
 #ifdef __cplusplus
 }
