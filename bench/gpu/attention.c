@@ -260,6 +260,7 @@ int main(int argc, char **argv)
     check(cudaStreamCreate(&r.gpu.stream));
     r.gpu.processors   = p.multiProcessorCount;
     r.gpu.capability   = p.major * 10 + p.minor;
+    r.gpu.code         = gpu_code();
     r.gpu.shared_bytes = (i64)p.sharedMemPerBlockOptin;
     i64 from = argc > 3 ? atoll(argv[3]) : 0, to = argc > 4 ? MIN(atoll(argv[4]), COUNT_OF(cases)) : COUNT_OF(cases);
     for (i64 i = from; i < to; i++) try_shape(&r, &cases[i], &seed);

@@ -549,6 +549,8 @@ static void case_attention_cached(struct maker *m)
     i64 H = G * (1 + draw_to(m->draw, 8)), N = 1 + draw_to(m->draw, 4), L = size(m, 300);
     i64 rows = 1 + draw_coin(m->draw) * draw_to(m->draw, 12), window = draw_to(m->draw, 2 * L);
     if (draw_coin(m->draw)) D = 32 * (1 + draw_to(m->draw, 4));
+    if (m->draw->large)
+        L = MAX(L, 64), D = (D + 31) / 32 * 32;  /* several blocks share the keys of one */
     f64 scale      = draw_coin(m->draw) ? 1 : 3; /* as attention's */
     m->c->at.heads = H, m->c->at.kv_heads = G, m->c->at.window = window > L ? 0 : window;
     m->c->at.scale = 1 / sqrt((f64)D), m->c->terms = (f64)(L + D) * pow(scale, 4);

@@ -55,6 +55,11 @@ reject "a long function without a reason" "has 71 lines"
 reject "a second long function" :145:
 printf 'void f(void) {\n    ;\n}\n' | put src/ir/a.c;        reject "a brace beside the name" "line of its own"
 
+echo '    if (gpu->code >= 90) x();' | put src/base/a.cuh;      accept "the code's capability"
+echo '    if (gpu->capability == 90) x();' | put src/base/a.cu; accept "one GPU's own instructions"
+echo '    if (gpu->capability >= 90) x();' | put src/base/a.cuh; reject "the GPU's capability" "gpu->code"
+echo '    return c->gpu->capability < 90;' | put src/base/a.cu;  reject "the GPU's capability" "gpu->code"
+
 echo '    p = malloc(7);' | put src/base/arena.c;            accept "malloc in arena.c"
 echo '    p = malloc(7);' | put src/base/text.c;             reject "malloc elsewhere" "from an arena"
 echo '    free (p);' | put src/run/a.c;                      reject "free" "from an arena"

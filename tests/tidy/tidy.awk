@@ -13,6 +13,7 @@
 #            measures or keeps something is a room below
 #   blanks   no tabs, no blanks at the end of a line, no unresolved merge conflict
 #   paths    no path of somebody's machine
+#   code     a kernel that is another one from __CUDA_ARCH__ 900 on is launched by gpu->code, what it was compiled for
 #
 # An exemption is a comment before the function or line (or on the line), with its reason:
 #   /* tidy: long, REASON */    /* tidy: talk, REASON */
@@ -50,6 +51,7 @@ function check_file(name,    text, most)
     room = ""
     is_c = name ~ /\.(c|h|cu|cuh|def)$/
     is_narrow = is_c && name !~ /\.def$/
+    is_cuda = name ~ /\.cuh?$/
     if (name ~ /^src\//) { room = name; sub(/^src\//, "", room); sub(/\/.*/, "", room) }
     if (room != "" && !(room in floor)) breach("src/" room " is no room; the rooms are in tests/tidy/tidy.awk")
 
@@ -71,6 +73,8 @@ function check_text(text)
     if (text ~ /[ \r]$/) breach("a blank at the end of the line")
     if (text ~ /^(<<<<<<<|>>>>>>>) /) breach("a merge conflict that was not resolved")
     if (text ~ paths) breach("a path of somebody's machine")
+    if (is_cuda && text ~ /capability *(<|>|<=|>=) *9/)
+        breach("the GPU's capability where the code's counts: gpu->code (the driver compiles code of 8.0 for newer GPUs)")
 }
 
 # Characters, not bytes: tidy.sh has us read bytes of UTF-8.

@@ -808,6 +808,7 @@ static enum status open_device(struct cuda *cuda, i32 nth, struct arena *perm, s
     cuda->name                = str_copy(perm, str_of(p.name));
     cuda->gpu.processors      = p.multiProcessorCount;
     cuda->gpu.capability      = p.major * 10 + p.minor;
+    cuda->gpu.code            = gpu_code();
     cuda->gpu.shared_bytes    = (i64)p.sharedMemPerBlockOptin;
     cuda->gpu.total_bytes     = (i64)p.totalGlobalMem;
     cuda->gpu.tries           = TRIES_DEFAULT;

@@ -235,7 +235,7 @@ static bool takes(const struct gpu_call *c)
 static unsigned ranks_of(const struct gpu_call *c, const struct cached &a, i64 blocks)
 {
     unsigned ranks = 1;
-    if (c->gpu->capability < 90) return 1;
+    if (c->gpu->code < 90) return 1;
     while (ranks < CLUSTER && ranks * EIGHTS < a.L && 2 * ranks * blocks <= 2 * c->gpu->processors)
         ranks *= 2;
     return ranks;

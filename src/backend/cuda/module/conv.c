@@ -2,7 +2,8 @@
  * weights, both described by strides; 1x1 convolutions of stride 1 also as matrix products.
  *
  * For each kind of convolution the library's first few engines become plans when the program is laid
- * out, so that its workspace is known; the clock chooses among them when it is prepared. Engines that do
+ * out, by several threads, and one more lets the clock choose among those that are made; where there is no memory for
+ * that, it chooses when the program is prepared. Engines that do
  * not repeat their sums are left out unless the run allows them, and in f32 those that round operands
  * (TF32) or transform them. A weight's gradient in f32 is tried both ways: stored by the engine itself, and in the
  * low type with a cast behind it.
@@ -13,6 +14,7 @@
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
 #include "base/pool.h"
+#include <pthread.h>
 #include <string.h>
 
 enum { CONVS_MAX = 512, CHOICES_MAX = 16 };
@@ -35,6 +37,8 @@ struct conv { /* of one kind */
     f32              ms; /* of the best */
     f32 kept_ms; /* what the one plan took when it was chosen; 0: that is not known or does not matter */
     bool made, timed;
+    bool again; /* the plan was chosen in an earlier run */
+    bool noted; /* it is among the choices that are kept */
 };
 
 static struct conv known[CONVS_MAX]; /* of the process, as the library's handle is */
@@ -168,6 +172,7 @@ static bool make_again(const struct making *m, i32 thread)
     draw(&g);
     if (!dnn_end_as(&g.s, rules, &m->kept, &m->v->plans[0])) return false;
     m->v->count   = 1;
+    m->v->again   = true;
     m->v->kept_ms = m->kept.exact ? 0 : (f32)(m->kept.us * 1e-3);
     return true;
 }
@@ -249,6 +254,8 @@ static bool whole_key(const struct gpu_call *c, struct conv_kind *k)
     const struct chain *then = &c->at->then;
     *k                       = plain_key(c);
     if (k->in == DT_F32 || then->keep) return false; /* f32's engines with maps are TF32's */
+    if (k->op == OP_CONV2D_GRAD_X && k->stride > 1)
+        return false; /* only an engine that takes 0.5 to 2.7 s to compile */
     if (c->in_count == 3) k->bias = c->in[2].type.dtype;
     for (i32 i = 0; i < then->count; i++) {
         if (!draws(then->op[i])) return false;
@@ -284,6 +291,84 @@ static struct ways ways_of(const struct gpu_call *c)
     return w;
 }
 
+/* --- the fastest of a kind's plans, on memory of its own --- */
+
+static i64 room(i64 bytes) { return (bytes + 255) / 256 * 256; }
+
+static i64 image_bytes(i64 n, i64 h, i64 w, i64 c, i64 type)
+{
+    return room(n * h * w * c * dtype_bytes((enum dtype)type));
+}
+
+/* What is bound to a kind's graph: its operands one after the other, then what the engines work in. */
+struct trial {
+    const struct gpu_call *c;
+    const struct dnn_plan *plan;
+    struct dnn_bound       list[DNN_BOUND_MAX];
+    i32                    count;
+    u8                    *memory;
+    i64                    bytes;
+};
+
+static void bind_trial(struct trial *t, i64 id, i64 bytes)
+{
+    t->list[t->count++] = (struct dnn_bound){ id, t->memory ? t->memory + t->bytes : NULL };
+    t->bytes += bytes;
+}
+
+static struct trial trial_of(const struct conv_kind *k, u8 *memory)
+{
+    struct trial t  = { .memory = memory };
+    bool         dw = k->op == OP_CONV2D_GRAD_W, dx = k->op == OP_CONV2D_GRAD_X;
+    i64          x    = image_bytes(k->N, k->H, k->W, k->C, dx ? k->out : k->in);
+    i64          w    = image_bytes(k->O, k->KH, k->KW, k->C, dw ? k->out : k->in);
+    i64          y    = image_bytes(k->N, k->OH, k->OW, k->O, dx || dw ? k->in : k->out);
+    i64          like = dx ? x : dw ? w : y;
+    bind_trial(&t, ID_X, dx ? y : x);
+    bind_trial(&t, ID_W, dw ? y : w);
+    bind_trial(&t, ID_Y, like);
+    if (k->bias != DT_COUNT) bind_trial(&t, ID_BIAS, image_bytes(1, 1, 1, k->O, k->bias));
+    for (i32 i = 0; i < k->map_count; i++)
+        if (k->maps[i] != OP_RELU) bind_trial(&t, ID_MAP + i, like);
+    return t;
+}
+
+static i64 trial_bytes(const struct conv_kind *k)
+{
+    return trial_of(k, NULL).bytes + room(WORK_BYTES_MAX);
+}
+
+static bool launch_trial(void *context)
+{
+    const struct trial *t = context;
+    return dnn_run_amid(t->c, t->plan, t->list, t->count, t->memory + t->bytes);
+}
+
+/* The fastest stays, and the others' workspace need not be laid out. One that was kept is timed where it is used, and
+ * so are all where none ran here. */
+static void time_plans(struct gpu *gpu, struct conv *v, u8 *memory)
+{
+    struct gpu_call c    = { .gpu = gpu };
+    struct trial    t    = trial_of(&v->key, memory);
+    i32             best = -1;
+    if (v->again) return;
+    t.c = &c;
+    for (i32 i = 0; i < v->count; i++) {
+        t.plan = &v->plans[i];
+        f32 ms = gpu_time_amid_ms(gpu, launch_trial, &t);
+        if (ms < 0 || (best >= 0 && ms >= v->ms)) continue;
+        best  = i;
+        v->ms = ms;
+    }
+    if (best < 0) return;
+    for (i32 i = 0; i < v->count; i++)
+        if (i != best) dnn_drop(&v->plans[i]);
+    v->plans[0] = v->plans[best];
+    v->count    = 1;
+    v->best     = 0;
+    v->timed    = true;
+}
+
 /* --- plans of many kinds, by several threads --- */
 
 static bool is_wanted(const struct conv_kind *k)
@@ -312,34 +397,98 @@ bool conv_wants_plans(const struct gpu_call *c)
     return want;
 }
 
+/* What is compiled takes tens of milliseconds or more, and begins first: all with maps, some of weights' gradients. */
+enum turn { TURN_WHOLE, TURN_WEIGHTS, TURN_OTHERS, TURN_COUNT };
+static enum turn turn_of(const struct conv_kind *k)
+{
+    return is_whole(k) ? TURN_WHOLE : k->op == OP_CONV2D_GRAD_W ? TURN_WEIGHTS : TURN_OTHERS;
+}
+
 struct batch_of_plans {
-    struct making list[CONVS_MAX];
-    int           device;
+    struct making   list[CONVS_MAX];
+    i64             count;
+    struct pool    *pool;
+    int             device;
+    pthread_mutex_t lock; /* of what lies below */
+    pthread_cond_t  more;
+    struct conv    *made[CONVS_MAX];
+    i64             made_count;
 };
 
 static void make_block(void *context, i64 block, i32 worker)
 {
     struct batch_of_plans *all = context;
-    if (worker) (void)cudaSetDevice(all->device); /* a thread begins at device 0 */
+    (void)cudaSetDevice(all->device); /* a thread begins at device 0 */
     make(&all->list[block], worker);
+    pthread_mutex_lock(&all->lock);
+    all->made[all->made_count++] = all->list[block].v;
+    pthread_cond_signal(&all->more);
+    pthread_mutex_unlock(&all->lock);
+}
+
+static void *make_all(void *context)
+{
+    struct batch_of_plans *all = context;
+    pool_run(all->pool, all->count, make_block, all);
+    return NULL;
+}
+
+/* The next whose plans are made, once they are. */
+static struct conv *next_made(struct batch_of_plans *all, i64 index)
+{
+    pthread_mutex_lock(&all->lock);
+    while (all->made_count <= index) pthread_cond_wait(&all->more, &all->lock);
+    struct conv *v = all->made[index];
+    pthread_mutex_unlock(&all->lock);
+    return v;
+}
+
+/* All plans of the list are made, and timed as far as there is memory for it. Making takes seconds of the processor's
+ * and timing a second of the GPU's, so one thread times what the others have made. */
+static void make_and_time(struct batch_of_plans *all)
+{
+    struct gpu *gpu = all->list[0].gpu;
+    pthread_t   maker;
+    void       *memory = NULL;
+    i64         bytes  = 0;
+    for (i64 i = 0; i < all->count; i++) bytes = MAX(bytes, trial_bytes(&all->list[i].v->key));
+    if (cudaMalloc(&memory, (size_t)bytes) != cudaSuccess)
+        (void)
+            cudaGetLastError(); /* memory is short: they are timed later, in that of the program */
+    else cudaMemsetAsync(memory, 0x30, (size_t)bytes, gpu->stream); /* no NaN in any type */
+    if (pthread_create(&maker, NULL, make_all, all)) {
+        (void)make_all(all);
+    } else {
+        for (i64 i = 0; i < all->count; i++) {
+            struct conv *v = next_made(all, i);
+            if (memory) time_plans(gpu, v, memory);
+        }
+        pthread_join(maker, NULL);
+    }
+    if (memory) cudaFree(memory);
 }
 
 void conv_make_plans(struct gpu *gpu)
 {
-    struct gpu_call c     = { .gpu = gpu };
-    struct arena    room  = arena_open(POOL_RESERVE);
-    i64             count = 0;
-    if (!room.begin) return; /* they are made one by one, when each is asked for */
-    struct batch_of_plans *all = NEW(&room, struct batch_of_plans, 1);
-    for (i32 i = 0; i < known_count; i++)
-        if (!known[i].made) all->list[count++] = making_of(&c, &known[i]);
-    if (count && cudaGetDevice(&all->device) == cudaSuccess) {
-        i64          threads = MIN(MIN(count, DNN_THREADS_MAX), pool_machine_threads());
-        struct pool *pool    = pool_open(&room, (i32)threads);
-        pool_run(pool, count, make_block, all);
-        pool_close(pool);
+    struct gpu_call c   = { .gpu = gpu };
+    struct arena    own = arena_open(POOL_RESERVE);
+    if (!own.begin) return; /* they are made one by one, when each is asked for */
+    struct batch_of_plans *all = NEW(&own, struct batch_of_plans, 1);
+    for (enum turn turn = 0; turn < TURN_COUNT; turn++)
+        for (i32 i = 0; i < known_count; i++)
+            if (!known[i].made && turn_of(&known[i].key) == turn)
+                all->list[all->count++] = making_of(&c, &known[i]);
+    if (all->count && cudaGetDevice(&all->device) == cudaSuccess) {
+        i64 threads = MIN(MIN(all->count, DNN_THREADS_MAX), pool_machine_threads());
+        pthread_mutex_init(&all->lock, NULL);
+        pthread_cond_init(&all->more, NULL);
+        all->pool = pool_open(&own, (i32)threads);
+        make_and_time(all);
+        pool_close(all->pool);
+        pthread_cond_destroy(&all->more);
+        pthread_mutex_destroy(&all->lock);
     }
-    arena_close(&room);
+    arena_close(&own);
 }
 
 /* A product of all pixels' channels. */
@@ -394,8 +543,6 @@ static bool takes_plain(const struct gpu_call *c)
     k = plain_key(c), w = ways_of(c);
     return w.straight || w.low || is_product(&k);
 }
-
-static i64 room(i64 bytes) { return (bytes + 255) / 256 * 256; }
 
 static i64 plans_bytes(const struct conv *v)
 {
@@ -507,7 +654,7 @@ static void check_kept(const struct gpu_call *c, struct conv *v)
     bool            ok  = ms >= 0 && ms <= 2 * v->kept_ms + CLOCK_MS;
     v->kept_ms          = 0;
     if (ok) {
-        v->best = 0, v->ms = ms, v->timed = true;
+        v->best = 0, v->ms = ms, v->timed = v->noted = true;
         return;
     }
     v->count = make_anew(c->gpu, &v->key, c->work_bytes - own_bytes(c), v->plans, 0);
@@ -526,8 +673,8 @@ static struct done_by best_plan(const struct gpu_call *c, struct conv *v)
         v->best = i;
         v->ms   = ms;
     }
-    if (!v->timed && v->best >= 0) keep(c, &v->key, WAY_ENGINE, v->ms, &v->plans[v->best]);
-    v->timed = true;
+    if (!v->noted && v->best >= 0) keep(c, &v->key, WAY_ENGINE, v->ms, &v->plans[v->best]);
+    v->timed = v->noted = true;
     return (struct done_by){ v, v->best, NULL, v->best >= 0 ? v->ms : -1 };
 }
 

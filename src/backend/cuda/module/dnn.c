@@ -6,7 +6,7 @@
 enum { CANDIDATES = 16 };
 
 struct dnn {
-    cudnnHandle_t handles[DNN_THREADS_MAX]; /* of one thread each, opened when it first asks */
+    cudnnHandle_t handles[DNN_THREADS_MAX + 1]; /* of one thread each, opened when it first asks */
     bool          tried, loaded;
     cudnnStatus_t (*create)(cudnnHandle_t *);
     size_t (*version)(void);
@@ -457,8 +457,8 @@ bool dnn_end(struct dnn_sketch *s, struct dnn_plan *out)
     return dnn_end_many(s, (struct dnn_rules){ 0, INT64_MAX }, out, 1) == 1;
 }
 
-bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
-             i32 count, void *work)
+static bool run_with(cudnnHandle_t handle, const struct gpu_call *c, const struct dnn_plan *p,
+                     const struct dnn_bound *bound, i32 count, void *work)
 {
     dnn_desc pack = NULL;
     i64      ids[DNN_BOUND_MAX];
@@ -473,8 +473,21 @@ bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dn
         !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) &&
         !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data) &&
         !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &work) &&
-        !dnn.finalize(pack) && !dnn.set_stream(p->handle, c->gpu->stream) &&
-        !dnn.execute(p->handle, p->plan, pack);
+        !dnn.finalize(pack) && !dnn.set_stream(handle, c->gpu->stream) &&
+        !dnn.execute(handle, p->plan, pack);
     dnn.free(pack);
     return done;
+}
+
+bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
+             i32 count, void *work)
+{
+    return run_with(p->handle, c, p, bound, count, work);
+}
+
+bool dnn_run_amid(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
+                  i32 count, void *work)
+{
+    return open_handle(DNN_THREADS_MAX) &&
+           run_with(dnn.handles[DNN_THREADS_MAX], c, p, bound, count, work);
 }

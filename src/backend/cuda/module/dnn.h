@@ -86,5 +86,8 @@ void dnn_drop(struct dnn_plan *p);
 i64  dnn_version(void); /* 0: no library */
 bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
              i32 count, void *work);
+/* The same with a handle that makes no plans: by one thread, while others make plans with the plan's own. */
+bool dnn_run_amid(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
+                  i32 count, void *work);
 
 #endif

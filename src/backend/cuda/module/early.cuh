@@ -34,7 +34,7 @@ static inline void launch_early(const struct gpu *gpu, void (*kernel)(P...), dim
     how.blockDim                = dim3(threads);
     how.stream                  = gpu->stream;
     how.attrs                   = list;
-    if (gpu->capability >= 90) {
+    if (gpu->code >= 90) {
         list[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         list[0].val.programmaticStreamSerializationAllowed = 1;
         how.numAttrs                                       = 1;

@@ -29,6 +29,7 @@ struct gpu {
     i64            tries;  /* algorithms a product is tried with */
     bool           under_load; /* and the best of them once more, for long */
     bool           any_order;  /* of backend_tuning */
+    i32            code;       /* gpu_code: at most `capability` */
 };
 
 struct gpu_call {
@@ -66,6 +67,10 @@ const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: n
 /* The next one that takes it, where `k` found no way. */
 const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k);
 
+/* The compute capability that the kernels were compiled for: 80 where the driver compiled code of 8.0 for a newer GPU.
+ * What a kernel has between #if __CUDA_ARCH__ >= 900 goes by this, not by the GPU's own. */
+i32 gpu_code(void);
+
 /* FRUGAL_GPU_OFF names it. */
 bool gpu_is_off(struct str name);
 
@@ -78,6 +83,9 @@ f64 gpu_trial_s(struct gpu_call c, struct tensor *in, i32 inputs, struct tensor 
                 struct arena *perm);
 /* Milliseconds of what `launch` puts on the stream, the best of a few tries; below 0: it failed. */
 f32 gpu_time_ms(struct gpu *gpu, bool (*launch)(void *context), void *context);
+/* The same while other threads of the process hold the driver's locks now and then, so that the GPU waits for a launch:
+ * tried until the two best agree. */
+f32 gpu_time_amid_ms(struct gpu *gpu, bool (*launch)(void *context), void *context);
 
 #ifdef __cplusplus
 }

@@ -515,7 +515,7 @@ static void run_XENT_BOTH(const struct gpu_call *c)
 /* As few blocks as a row has room in, in registers and in shared memory; 0: there are no such. */
 static struct sharing sharing_of(const struct gpu_call *c)
 {
-    i64 runs = width_of(c->in[0]) / 8, most = c->gpu->capability >= 90 ? SHARERS_MAX : 1;
+    i64 runs = width_of(c->in[0]) / 8, most = c->gpu->code >= 90 ? SHARERS_MAX : 1;
     for (i64 blocks = 1; blocks <= most; blocks++) {
         i64 part = div_up(runs, blocks);
         if (part <= STREAM_RUNS * STREAM_THREADS &&
