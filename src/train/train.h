@@ -182,6 +182,7 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 
 /* What a word of train.optimiser means; auto: the one that is compiled until training has chosen. */
 enum optimiser_kind optimiser_of(struct str name);
+enum shard_kind     shard_of(struct str word); /* of train.shard */
 
 /* What a plan must know of a run: its data is opened and its model built, for no machine. */
 /* The file that the weights are written to: train.out; in a folder, FOLDER/, one that infer/out_folder.h makes a folder
