@@ -1,11 +1,13 @@
 """The driver of `bench/run curves`: draws docs/records/TASK.svg, the way to the target against dollars, of every task that
-bench/run race has kept with its curve. It measures nothing; bench/run race ends with it, through figures.py.
+bench/run race has kept with its curve, and docs/several.svg of what bench/run ranks has kept (bars.py). It measures nothing;
+every other bench/run ends with it, through figures.py.
 
     curves.py [--check]     --check changes nothing, and exits with 1 where a picture differs from the results
 """
 import os
 import sys
 
+import bars
 import common
 from common import Failed, note
 
@@ -91,13 +93,15 @@ def address(task):
 
 def draw(check):
     """How many pictures differed; without `check` they are written."""
-    stale = 0
-    for task, row in rows().items():
-        path, text = os.path.join(common.TOP, address(task)), picture(row)
+    stale, pictures = 0, {address(task): picture(row) for task, row in rows().items()}
+    if bars.rows():
+        pictures[bars.ADDRESS] = bars.picture(bars.rows())
+    for where, text in pictures.items():
+        path = os.path.join(common.TOP, where)
         if os.path.exists(path) and open(path).read() == text:
             continue
         stale += 1
-        note(f"{address(task)}: {'differs from the newest results in bench/results; bench/run curves draws it' if check else 'is new'}")
+        note(f"{where}: {'differs from the newest results in bench/results; bench/run curves draws it' if check else 'is new'}")
         if not check:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             common.replace(path, text)

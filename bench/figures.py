@@ -13,6 +13,7 @@ import os
 import re
 import sys
 
+import bars
 import bill
 import common
 import curves
@@ -227,10 +228,28 @@ def records(s):
         for r in rows]) + "".join(f"\n![{task}: the way to the target against dollars](records/{task}.svg)\n" for task in curves.rows())
 
 
+def several(s):
+    rows = bars.rows()
+    if not rows:
+        return "`bench/run ranks` measures it; nothing is kept yet.\n"
+    whole = [r for r in common.kept("ranks") if r["date"] == rows[0]["date"]]
+    s.used("bench/run ranks", rows[0]["file"])
+
+    def share(r, part):
+        return f"{100 * r['parts'].get(part, 0):.1f} %" if "parts" in r else "-"
+    cells = [(r["row"], f"{r['tokens_per_s']:,}", f"{r['of_one']:.2f}x", f"{r['of_peer']:.2f}x" if "of_peer" in r else "-", share(r, "exchange"),
+              share(r, "slowest"), f"{r['arena_mb']:.0f} MB" if "arena_mb" in r else "-") for r in whole]
+    disturbed = "" if common.is_quiet(rows[0]) else " Measured beside other work: the figures are worth little."
+    return (table(("", "tokens/s", "of one process", "of torch DDP", "communication not hidden", "waiting for the slowest", "memory of a rank"), cells) +
+            f"\nThe small GPT of `bench/run cpu`, a batch of 8 for all ranks; {measured_on(rows[0])}.{disturbed}\n"
+            "\n![where a step's time goes on 1, 2 and 4 ranks](several.svg)\n")
+
+
 BLOCKS = {  # name: page, function
     "first": ("README.md", first), "cpu": ("docs/measured.md", cpu), "amx": ("docs/measured.md", amx), "gpu": ("docs/measured.md", gpu),
     "bill": ("docs/measured.md", saved), "levers": ("docs/levers.md", levers), "recipes": ("docs/levers.md", recipes),
-    "plan": ("docs/planning.md", plan), "trust": ("docs/planning.md", trust), "records": ("docs/records.md", records)}
+    "plan": ("docs/planning.md", plan), "trust": ("docs/planning.md", trust), "records": ("docs/records.md", records),
+    "several": ("docs/several.md", several)}
 
 
 # ---- pages ----

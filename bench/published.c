@@ -10,7 +10,10 @@
  * - the pipeline's bubble: (stages - 1) / micro-batches, over the parts of a GPU where they are interleaved.
  * - products on 8 bits, of all matrices but the head's: at twice the pace (the data sheet's peaks), and a
  *   pass over each operand for its largest number and one to cast it, at the rate of a cast.
- * Nothing is fused where a run's program fused nothing (eager PyTorch). */
+ * - FSDP2's copies (torchtitan): a gathered weight is copied out of the buffer of its block, forward and backward, and
+ *   a gradient into one, where it becomes f32 (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py).
+ * Nothing is fused where a run's program fused nothing (eager PyTorch): the update of Composer's DecoupledAdamW takes
+ * nine kernels, which read and write 22 numbers for each parameter where a fused one does 7. */
 #include "plan/known.h"
 #include "plan/search.h"
 #include <math.h>
@@ -268,6 +271,20 @@ static f64 saved_by_8_bits_s(const struct published *p, const struct known *k,
     return products_s * passes / (passes + head) / 2 - cast_s;
 }
 
+/* Of a micro-batch: 2 + 2 bytes for each parameter on both ways, 2 + 4 for its gradient. */
+static f64 fsdp2_copies_s(const struct plan_row *r, f64 parameters)
+{
+    return 14 * parameters / r->device->target.bandwidth_bytes_s;
+}
+
+/* What the program of such a run does besides, in a step. */
+static f64 program_s(const struct published *p, const struct plan_row *r, f64 parameters)
+{
+    f64 copies = p->hbm_tb_s > 0 && p->sharded ? fsdp2_copies_s(r, parameters) : 0;
+    f64 update = p->eager ? (22.0 / 7 - 1) * r->step.update_s : 0;
+    return copies * (f64)p->accumulate + update;
+}
+
 /* An all-reduce of tensor parallelism as PyTorch runs it, with what the narrower products lose. From the 8B:
  * 12 sequences of 8,192 tokens on 8 GPUs, 4 all-reduces in each of 32 blocks, at 4,378 tokens/s a GPU, or
  * 4,809.4 asynchronously (torchtitan, benchmarks/asyncTP_llama3_h100_2025-06), against 6,667 without tensor
@@ -325,12 +342,13 @@ static void tell(const struct published *p, const struct catalogue *c, const str
                           .machines   = (p->gpus + d.units - 1) / d.units,
                           .variant    = variant_of(&v, p->recompute),
                           .precision  = DT_BF16,
-                          .sharded    = p->sharded,
+                          .sharding   = { p->sharded ? SHARD_ALL : SHARD_NONE, false },
                           .micro      = p->micro,
                           .accumulate = split ? 1 : p->accumulate };
     if (!plan_cut(&job, &v, 1, &r)) exit(STATUS_NO);
     f64 saved = p->fp8 ? saved_by_8_bits_s(p, &k, &r) : 0;
-    f64 step  = split ? parallel_s(p, &k, &r, saved) : r.step.step_s - saved * (f64)p->accumulate;
+    f64 step  = split ? parallel_s(p, &k, &r, saved) : r.step.step_s - saved * (f64)p->accumulate +
+                                                program_s(p, &r, v.parameters);
     f64 per   = (f64)(p->micro * p->accumulate * p->context) / step;
     if (split) per /= (f64)(p->tensor * p->pipeline);
     printf("{\"run\": \"%s\", \"source\": \"%s\", \"told\": %.1f, \"published\": %.1f, "

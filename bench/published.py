@@ -12,10 +12,10 @@ import sys
 import common
 
 CAUSES = {  # likely, not proven
-    "MPT": "eager PyTorch of 2023: a loss of several passes in f32, ALiBi in Triton's attention; both weigh most in small models",
+    "MPT": "eager PyTorch of 2023: a loss of several passes in f32, ALiBi in Triton's attention, work of the host between steps; all weigh most in short steps",
 }
 ASSUMED = """assumed: rates by op of one H200, peaks and links of the data sheets, HBM at 2.4 TB/s where torchtitan says
-so (its GPUs were held to 500 W, which is not modelled); 8 bits: hidden products at twice the pace, two passes over each operand to cast it;
+so (its GPUs were held to 500 W, which is not modelled); FSDP2's copies of torchtitan, an update in nine kernels of llm-foundry; 8 bits: hidden products at twice the pace, two passes over each operand to cast it;
 tensor parallelism of torchtitan's 70B and 405B: what its 8B loses by it (on 64 GPUs, not a row here), by bytes; pipeline of its 405B: 8 micro-batches (its default:
 as many as stages), 2 parts of a GPU where interleaved. No figure of a row goes into its own prediction."""
 HEAD = (f"{'run':<62}{'told':>9}{'published':>11}{'error':>8}{'MFU':>7}  source\n"

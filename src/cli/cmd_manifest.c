@@ -66,7 +66,8 @@ static enum status choose(struct cli *c, const struct plan_question *q, enum man
 {
     enum status st = ranks_of(c->request, kind, &m->ranks, err);
     if (st) return st;
-    m->row = manifest_row(q, kind);
+    m->row = manifest_row(q, kind, m->ranks);
+    if (m->row && m->row->gpus > 1) m->ranks = m->row->gpus;
     if (m->row) return STATUS_OK;
     return err_set(err, STATUS_NO,
                    "no row of the plan is one that frugal trains on a rented machine: "
@@ -85,7 +86,7 @@ static enum status fill(struct cli *c, const struct plan_question *q, enum manif
     enum status           st = choose(c, q, kind, m, err);
     if (st) return st;
     for (i64 i = 0; i < given; i++) all[i] = r->arguments[1 + i];
-    m->setting_count = given + plan_words(m->row, c->perm, all + given);
+    m->setting_count = given + plan_words(q, m->row, c->perm, all + given);
     m->settings      = all;
     m->run_file      = r->arguments[0];
     m->install       = r->value[FLAG_install];

@@ -33,7 +33,8 @@ static void json_row(struct cli *c, const struct plan_question *q, i64 rank,
     event_i64(&b, "runs_side_by_side", r->side_by_side);
     event_str(&b, "precision", str_of(precision_text(r->precision)));
     event_str(&b, "recompute", str_of(recompute_text(r->variant)));
-    event_bool(&b, "sharded", r->sharded);
+    event_str(&b, "shard", str_of(shard_word(r)));
+    event_str(&b, "shard_over", str_of(shard_over_word(r)));
     event_i64(&b, "batch", r->micro);
     event_i64(&b, "accumulate", r->accumulate);
     event_i64(&b, "steps", q->workload.steps);
@@ -110,11 +111,13 @@ static struct str command_of(struct arena *s, const struct plan_question *q,
 {
     const struct plan_request *ask = q->request;
     struct str                 words[PLAN_WORDS_MAX + 2];
-    i64                        count = plan_words(r, s, words);
+    i64                        count = plan_words(q, r, s, words);
     if (ask->freeze.len) words[count++] = str_cat(s, STR("train.freeze="), ask->freeze);
     if (ask->lora) words[count++] = str_fmt(s, "train.lora.rank=%lld", (long long)ask->lora);
     struct textbuf b = textbuf_new(s);
-    textbuf_fmt(&b, "frugal train ");
+    if (r->machines > 1) textbuf_fmt(&b, "frugal launch --hosts \"$HOSTS\" ");
+    else if (r->gpus > 1) textbuf_fmt(&b, "mpirun -n %lld frugal train ", (long long)r->gpus);
+    else textbuf_fmt(&b, "frugal train ");
     add_shell_word(&b, q->run_file);
     for (i64 i = -ask->setting_count; i < count; i++) {
         struct str word = i < 0 ? ask->settings[ask->setting_count + i] : words[i];
@@ -137,6 +140,30 @@ static void show_command(struct cli *c, const struct plan_question *q)
                    STR_ARG(plan_place(&s, r)), price_name(r->price),
                    STR_ARG(plan_dollars(&s, r->bill.total)));
     say_result(c->say, "  %.*s\n", STR_ARG(command_of(&s, q, r)));
+    if (r->machines > 1)
+        say_result(c->say,
+                   "  HOSTS names the %lld machines, with %lld rank%s on each: A:%lld,B:%lld,…\n",
+                   (long long)r->machines, (long long)(r->gpus / r->machines),
+                   r->gpus == r->machines ? "" : "s", (long long)(r->gpus / r->machines),
+                   (long long)(r->gpus / r->machines));
+}
+
+/* Who holds what, and what is known of it. */
+static void show_ranks(struct cli *c, const struct plan_row *r)
+{
+    static const char *const words[] = {
+        [SHARD_NONE]  = "each %s holds everything, and gradients are summed",
+        [SHARD_STATE] = "optimiser state and update are shared out over the %ss%s (ZeRO-1)",
+        [SHARD_ALL]   = "weights, gradients and state are shared out over the %ss%s (ZeRO-3)",
+    };
+    struct arena s    = *c->perm;
+    const char  *unit = plan_has_gpu(r) ? "GPU" : "machine";
+    const char  *of   = r->sharding.copies ? " of each machine, and each machine holds a copy" : "";
+    if (r->gpus < 2) return;
+    struct str kept = str_fmt(&s, words[r->sharding.kind], unit, of);
+    say_result(c->say, "  train.shard=%s: %.*s (docs/several.md).%s\n", shard_word(r),
+               STR_ARG(kept),
+               plan_has_gpu(r) ? " Nobody has timed frugal on several GPUs yet." : "");
 }
 
 static void show_reason(struct cli *c, const struct plan_question *q)
@@ -169,14 +196,7 @@ static void show_reason(struct cli *c, const struct plan_question *q)
                               : " later");
     }
     show_command(c, q);
-    if (r->gpus > 1 && !r->sharded && !plan_has_gpu(r))
-        say_result(c->say, "  A copy on each machine: `frugal launch --hosts A,B` or mpirun starts "
-                           "them (docs/several.md).\n");
-    else if (r->gpus > 1)
-        say_result(c->say, "  %s: frugal is untried on several (docs/several.md); %s.\n",
-                   r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",
-                   r->sharded ? "use FSDP or ZeRO-3"
-                              : "use torchrun or mpirun with another trainer");
+    show_ranks(c, r);
 }
 
 /* Where links hold GPUs up: what would help, in dollars. */

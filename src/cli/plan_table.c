@@ -16,11 +16,11 @@ static const struct say_column short_columns[COUNT_OF(bill_columns)] = {
     { "storage", 7, 4 }, { "time", 4, 1 },    { "market", -6, 0 }, { "machine", -7, 0 },
 };
 
-enum { IN_TIME = 8 };
+enum { IN_TIME = 9 };
 static const struct say_column how_columns[] = {
-    { "", 3, 0 },        { "", -5, 0 },          { " batch", -13, 0 }, { "recompute", 9, 4 },
-    { "memory", 9, 3 },  { "step ms", 9, 2 },    { "MFU", 5, 5 },      { "taken", 6, 6 },
-    { "in time", 8, 7 }, { " bound by", -9, 1 },
+    { "", 3, 0 },      { "", -5, 0 },       { " batch", -13, 0 },   { "recompute", 9, 4 },
+    { "shard", 7, 4 }, { "memory", 9, 3 },  { "step ms", 9, 2 },    { "MFU", 5, 5 },
+    { "taken", 6, 6 }, { "in time", 8, 7 }, { " bound by", -9, 1 },
 };
 
 /* Each column as wide as its widest cell, so that say_row knows what fits. */
@@ -107,12 +107,20 @@ static struct str percent(struct arena *s, f64 part)
     return isnan(part) ? STR("-") : str_fmt(s, "%.0f %%", 100 * part);
 }
 
+/* "none", "all", "all/m": over each machine */
+static struct str shard_text(struct arena *s, const struct plan_row *r)
+{
+    if (r->gpus < 2) return STR("-");
+    return str_fmt(s, "%s%s", shard_word(r), r->sharding.copies ? "/m" : "");
+}
+
 static void how_cells(struct arena *s, i64 rank, const struct plan_row *r, struct str *out)
 {
     *out++ = str_fmt(s, "%lld", (long long)rank);
     *out++ = str_fmt(s, " %s", precision_text(r->precision));
     *out++ = str_cat(s, STR(" "), cut_text(s, r));
-    *out++ = str_fmt(s, "%s%s", recompute_text(r->variant), r->sharded ? "+" : " ");
+    *out++ = str_of(recompute_text(r->variant));
+    *out++ = shard_text(s, r);
     *out++ = text_bytes(s, r->memory_bytes);
     *out++ = plan_ms(s, r->step.step_s);
     *out++ = percent(s, r->step.mfu);

@@ -57,7 +57,30 @@ static void run_event(struct say *s, const struct run_bill *r, f64 per_month, st
     event_f64(&b, "predicted_dollars", r->predicted_usd);
     event_f64(&b, "predicted_s", r->predicted_s);
     event_f64(&b, "runs_per_month", per_month);
+    const struct segment_row *ranks = report_ranks(r);
+    event_i64(&b, "ranks", ranks ? ranks->ranks : 1);
+    event_f64(&b, "slowest_rank",
+              ranks && ranks->slowest_rank >= 0 ? (f64)ranks->slowest_rank : NAN);
+    event_f64(&b, "waited_s", ranks ? seconds(ranks->waited_ns) : NAN);
+    event_f64(&b, "exchange_s", ranks ? seconds(ranks->exchange_ns) : NAN);
     event_end(&b, s);
+}
+
+/* Of the last start: what of its steps went to others, and whom they waited for. */
+static void show_ranks(struct say *s, const struct run_bill *r)
+{
+    const struct segment_row *of = report_ranks(r);
+    if (!of) return;
+    i64 steps_ns = of->compute_ns + of->redone_ns;
+    say_result(s,
+               "%-12s%lld on %lld machine%s; %.1f %% of their steps went to communication that "
+               "nothing hid",
+               "ranks", (long long)of->ranks, (long long)of->machines, of->machines == 1 ? "" : "s",
+               percent(of->exchange_ns, steps_ns));
+    if (of->slowest_rank >= 0)
+        say_result(s, ", %.1f %% to waiting for rank %lld, the slowest",
+                   percent(of->waited_ns, steps_ns), (long long)of->slowest_rank);
+    say_result(s, "\n");
 }
 
 /* The bill, part by part; what is printed sums as it should. */
@@ -155,6 +178,7 @@ void report_show_run(struct say *s, const struct bills *all, const struct run_bi
     show_parts(s, r, scratch);
     say_result(s, "\n");
     show_rates(s, r, per_month, counted, scratch);
+    show_ranks(s, r);
     show_doubts(s, r);
 }
 

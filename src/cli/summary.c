@@ -118,6 +118,17 @@ static void time_words(struct say *s, const struct event_done *r, struct arena s
     say_labelled(s, "spent", textbuf_str(&b));
 }
 
+/* For whom the others waited, which `spent` of this rank does not say. */
+static void ranks_words(struct say *s, const struct event_done *r)
+{
+    f64 steps_s = 1e-9 * (f64)split_sum(&r->split_ns);
+    if (r->ranks < 2 || r->slowest_rank < 0) return;
+    say_result(
+        s, "%-12s%lld; the slowest is rank %lld, for which the others waited %.1f %% of the time\n",
+        "ranks", (long long)r->ranks, (long long)r->slowest_rank,
+        steps_s > 0 ? 100 * r->waited_s / steps_s : 0.0);
+}
+
 static void cost_words(const struct progress *p, const struct event_done *r, struct arena scratch)
 {
     struct str usd = text_dollars(&scratch, r->dollars);
@@ -165,6 +176,7 @@ void summary_show(struct progress *p, const struct event_done *r)
                    r->skipped == 1 ? "was" : "were");
     rate_words(s, r, scratch);
     time_words(s, r, scratch);
+    ranks_words(s, r);
     gpu_words(p, r);
     struct str first = STR(""); /* all of them were made before this start */
     if (!isnan(r->first_step_ms))

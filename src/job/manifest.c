@@ -2,6 +2,7 @@
 #include "job/manifest.h"
 
 enum { SAVE_S = 120 }; /* between the signal and the kill: what a save may take */
+#define LAUNCHER "mpirun --allow-run-as-root"
 
 static const char *const names[] = { "skypilot", "slurm", "kubernetes" };
 _Static_assert(sizeof names / sizeof *names == MANIFEST_COUNT, "a name for each");
@@ -13,11 +14,15 @@ bool manifest_find(struct str name, enum manifest_kind *out)
     return false;
 }
 
-const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind)
+const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
+                                    i64 ranks)
 {
     for (i64 i = 0; i < q->result->count; i++) {
         const struct plan_row *r = &q->result->rows[i];
-        if (plan_cannot(q, r) || r->machines > 1 || r->side_by_side > 1) continue;
+        if (plan_cannot(q, r) || r->side_by_side > 1) continue;
+        if (r->machines > 1 && kind != MANIFEST_SLURM)
+            continue; /* which alone starts ranks on several */
+        if (ranks > 1 && r->gpus > 1 && r->gpus != ranks) continue;
         if (r->device->row || kind == MANIFEST_SLURM) return r;
     }
     return NULL;
@@ -63,8 +68,10 @@ static void add_word(struct textbuf *b, struct str s)
     textbuf_add(b, STR("'"));
 }
 
-static void add_command(struct textbuf *b, const struct manifest *m)
+/* launch: by mpirun, where the row has several ranks. */
+static void add_command(struct textbuf *b, const struct manifest *m, bool launch)
 {
+    if (m->row->gpus > 1 && launch) textbuf_fmt(b, LAUNCHER " -n %lld ", (long long)m->row->gpus);
     textbuf_add(b, STR("frugal train "));
     add_word(b, m->run_file);
     for (i64 i = 0; i < m->setting_count; i++) {
@@ -127,9 +134,13 @@ static void add_skypilot(struct textbuf *b, const struct manifest *m, struct are
         textbuf_fmt(b, "setup: |\n  ");
         add_install(b, m);
         textbuf_add(b, STR("\n"));
+        if (m->row->gpus > 1)
+            textbuf_add(
+                b, STR("  command -v mpirun || (sudo apt-get update && sudo apt-get install -y "
+                       "openmpi-bin) # and NCCL: libnccl.so.2\n"));
     }
     textbuf_fmt(b, "run: |\n  ");
-    add_command(b, m);
+    add_command(b, m, true);
     textbuf_add(b, STR("\n"));
 }
 
@@ -144,14 +155,17 @@ static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena 
                 "#SBATCH --job-name=%.*s\n#SBATCH --output=%.*s.out\n#SBATCH --open-mode=append\n",
                 STR_ARG(name), STR_ARG(name));
     textbuf_fmt(b, "#SBATCH --ntasks=%lld\n", (long long)m->ranks);
+    if (m->row->machines > 1)
+        textbuf_fmt(b, "#SBATCH --nodes=%lld\n#SBATCH --ntasks-per-node=%lld\n",
+                    (long long)m->row->machines, (long long)(m->ranks / m->row->machines));
     if (m->row->device->row && m->row->device->row->gpu.len)
-        textbuf_fmt(b, "#SBATCH --gpus-per-task=%lld\n", (long long)m->row->gpus);
+        textbuf_fmt(b, "#SBATCH --gpus-per-task=1\n");
     if (m->ranks > 1 && plan_has_gpu(m->row)) /* each takes its own; NCCL needs to see the others */
         textbuf_fmt(b, "#SBATCH --gpu-bind=none\n");
     textbuf_fmt(b, "#SBATCH --requeue\n#SBATCH --signal=TERM@%d\n", SAVE_S);
     if (m->install.len) textbuf_fmt(b, "%.*s || exit\n", STR_ARG(m->install));
     textbuf_fmt(b, "srun --kill-on-bad-exit=1 ");
-    add_command(b, m);
+    add_command(b, m, false);
     textbuf_fmt(
         b,
         "\ncode=$?\n"
@@ -202,7 +216,11 @@ static void add_block(struct textbuf *b, struct str text, int by)
 
 static void add_kubernetes(struct textbuf *b, const struct manifest *m, struct arena *perm)
 {
-    struct str name = label(m, perm), file = str_cat(perm, name, STR(".yaml"));
+    struct str name = label(m, perm), file = str_cat(perm, name, STR(".yaml")), ranks = STR("");
+    bool       several = m->row->gpus > 1;
+    if (several)
+        ranks = str_fmt(perm, "\"--allow-run-as-root\", \"-n\", \"%lld\", \"frugal\", ",
+                        (long long)m->row->gpus);
     textbuf_fmt(b, "# kubectl apply -f FILE; data on the disk of this machine is to be in the "
                    "image, or on a volume of /runs\n");
     textbuf_fmt(b, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %.*s\ndata:\n  %.*s: |\n",
@@ -225,9 +243,9 @@ static void add_kubernetes(struct textbuf *b, const struct manifest *m, struct a
     textbuf_fmt(b, "      containers:\n      - name: frugal\n        image: ");
     add_quoted(b, m->image);
     textbuf_fmt(b,
-                "\n        workingDir: /runs\n        command: [\"frugal\"]\n        args: "
-                "[\"train\", \"/runs/%.*s\"",
-                STR_ARG(file));
+                "\n        workingDir: /runs\n        command: [%s]\n        args: [%.*s\"train\", "
+                "\"/runs/%.*s\"",
+                several ? "\"mpirun\"" : "\"frugal\"", STR_ARG(ranks), STR_ARG(file));
     for (i64 i = 0; i < m->setting_count; i++) {
         textbuf_add(b, STR(", "));
         add_quoted(b, m->settings[i]);

@@ -23,8 +23,10 @@ struct manifest {
 };
 
 bool manifest_find(struct str name, enum manifest_kind *out);
-/* The first row that frugal can train on a machine that this scheduler rents; NULL: none. */
-const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind);
+/* The first row that frugal can train on a machine that this scheduler rents, of those with more than one GPU one that
+ * has so many, unless `ranks` is 1; NULL: none. */
+const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
+                                    i64 ranks);
 struct str manifest_text(const struct manifest *m, enum manifest_kind kind, struct arena *perm);
 
 #endif

@@ -45,6 +45,14 @@ static enum status given_recompute(struct str word, struct plan_given *out, stru
                    STR_ARG(word));
 }
 
+static void given_sharding(const struct config *config, struct plan_given *out)
+{
+    const struct train_config *t = &config->settings.train;
+    out->has_shard               = was_given(config, "train.shard");
+    out->has_copies              = was_given(config, "train.shard_over");
+    out->sharding = (struct sharding){ shard_of(t->shard), str_eq(t->shard_over, STR("machine")) };
+}
+
 /* On the command line; what the run file says of these is the plan's to choose. */
 enum status plan_given(const struct plan_request *r, const struct config *config,
                        struct plan_given *out, struct err *err)
@@ -56,6 +64,7 @@ enum status plan_given(const struct plan_request *r, const struct config *config
     if (r->gpus) out->gpus = r->gpus;
     if (was_given(config, "train.precision")) st = given_precision(t->precision, out, err);
     if (!st && was_given(config, "train.recompute")) st = given_recompute(t->recompute, out, err);
+    if (!st) given_sharding(config, out);
     if (!st && was_given(config, "train.micro_batch")) out->micro = t->micro_batch;
     return st;
 }
@@ -63,10 +72,11 @@ enum status plan_given(const struct plan_request *r, const struct config *config
 /* ---- settings of a known model ---- */
 
 static const char *const known_keys[] = {
-    "train.batch",     "train.steps",     "train.optimiser",   "train.decay",
-    "train.eps",       "train.clip",      "train.nesterov",    "train.freeze",
-    "train.precision", "train.recompute", "train.micro_batch", "run.ledger",
-    "train.lora.rank", "train.lora.on",   "train.lora.weights"
+    "train.batch",     "train.steps",     "train.optimiser",    "train.decay",
+    "train.eps",       "train.clip",      "train.nesterov",     "train.freeze",
+    "train.precision", "train.recompute", "train.micro_batch",  "run.ledger",
+    "train.lora.rank", "train.lora.on",   "train.lora.weights", "train.shard",
+    "train.shard_over"
 };
 
 static enum status refuse_others(const struct config *config, struct str model, struct err *err)

@@ -66,8 +66,11 @@ enum status plan_given(const struct plan_request *r, const struct config *config
 enum status plan_where(struct plan_question *q, struct err *err);
 /* plan_words.c: the settings that carry a row out; and the row in the ledger, for the report to come. */
 enum { PLAN_WORDS_MAX = 8 };
-i64  plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX]);
-void plan_record(const struct plan_question *q, const struct plan_row *r);
+const char *shard_word(const struct plan_row *r); /* of train.shard and train.shard_over */
+const char *shard_over_word(const struct plan_row *r);
+i64         plan_words(const struct plan_question *q, const struct plan_row *r, struct arena *perm,
+                       struct str out[PLAN_WORDS_MAX]);
+void        plan_record(const struct plan_question *q, const struct plan_row *r);
 
 /* ---- what the rows say besides (plan_reasons.c) ---- */
 

@@ -1,5 +1,6 @@
 /* plan_reasons.c - what the rows of a plan say besides their price: whether frugal can carry them out, how old the
  * price is, and what would be cheaper still. */
+#include "ir/collective.h"
 #include "job/plan_question.h"
 #include <math.h>
 
@@ -19,12 +20,10 @@ bool plan_has_gpu(const struct plan_row *r)
     return r->device->row ? r->device->row->gpu.len > 0 : r->device->target.gpus > 0;
 }
 
-/* Machines without a GPU train together as ranks of MPI. */
 const char *plan_cannot(const struct plan_question *q, const struct plan_row *r)
 {
     if (q->stand_in) return "this model";
-    if (r->gpus > 1 && r->sharded) return "state sharded over GPUs";
-    if (r->gpus > 1 && plan_has_gpu(r)) return "several GPUs";
+    if (r->gpus > RANKS_MAX) return "more than 1,024 ranks";
     if (r->device->row && !is_built_for(r->device->row->gpu)) return "this kind of GPU";
     return NULL;
 }
@@ -32,7 +31,7 @@ const char *plan_cannot(const struct plan_question *q, const struct plan_row *r)
 i64 plan_first_trained(const struct plan_question *q)
 {
     for (i64 i = 0; i < q->result->count && q->ours; i++)
-        if (!plan_cannot(q, &q->result->rows[i]) && q->result->rows[i].machines == 1) return i;
+        if (!plan_cannot(q, &q->result->rows[i])) return i;
     return -1;
 }
 
@@ -81,7 +80,7 @@ struct plan_remedies plan_remedies(const struct plan_question *q, const struct p
     struct plan_remedies out  = { NAN, NAN, NAN, NAN };
     struct plan_row      half = *r, fewer = *r, more = *r;
     struct plan_workload longer = q->workload;
-    if (!r->sharded && price(q, &q->workload, 0.5, &half, scratch))
+    if (!r->sharding.kind && price(q, &q->workload, 0.5, &half, scratch))
         out.short_gradients_usd = half.bill.total;
     longer.batch_total *= 4;
     longer.steps = (longer.steps + 3) / 4;

@@ -142,7 +142,7 @@ static void add_row(struct play *a, struct textbuf *b, const struct plan_row *r)
     out_f64(b, "price_age_days", plan_price_age_days(&a->q, r));
     out_text(b, "precision", str_of(precision_text(r->precision)));
     out_text(b, "recompute", str_of(recompute_text(r->variant)));
-    out_bool(b, "sharded", r->sharded);
+    out_bool(b, "sharded", r->sharding.kind != SHARD_NONE);
     out_i64(b, "micro", r->micro);
     out_i64(b, "accumulate", r->accumulate);
     out_f64(b, "memory_bytes", r->memory_bytes);
@@ -204,7 +204,7 @@ static void add_words(struct play *a, struct textbuf *b, const struct plan_row *
 {
     struct str   words[PLAN_WORDS_MAX];
     struct arena here  = arena_part(a->perm, 1 << 16);
-    i64          count = plan_words(best, &here, words);
+    i64          count = plan_words(&a->q, best, &here, words);
     out_open(b, "settings", '[');
     for (i64 i = 0; i < count; i++) out_text(b, NULL, words[i]);
     if (a->request.lora)

@@ -47,7 +47,7 @@ struct estimate estimate_step(const struct device *d, const struct step_work *w,
                               enum dtype precision, const struct step_shape *s)
 {
     struct parts p = { 0 }, update = { 0 };
-    f64          micro = (f64)s->micro, n = (f64)s->gpus, k = (f64)s->accumulate;
+    f64          micro = (f64)s->micro, k = (f64)s->accumulate;
     f64          pace = d->pace[precision] > 0 ? d->pace[precision] : 1;
     add(&p, d, &w->train, micro, pace);
     add(&p, d, later(w), micro, pace * (k - 1));
@@ -61,16 +61,31 @@ struct estimate estimate_step(const struct device *d, const struct step_work *w,
                              .bytes_s    = p.bytes_s + update.bytes_s,
                              .comm_s     = network_all_reduce_s(&d->network, sent, s->gpus) };
     /* Gradients are sent while the last micro-batch still goes backward; the last bucket is alone. */
-    f64 last     = network_all_reduce_s(&d->network, MIN(sent, 1e6 * assumed_bucket_mb), s->gpus);
-    e.exposed_s  = MAX(e.comm_s - p.backward_s / k, last);
-    f64 alone    = e.forward_s + e.backward_s + e.update_s;
-    e.rates_s    = alone / pace;
-    e.guessed    = p.guessed_s + update.guessed_s > guessed_most * alone;
-    e.load_s     = MAX(0, s->load_sample_s * micro * k / d->cores - alone - e.exposed_s);
-    e.step_s     = alone + e.exposed_s + e.load_s;
-    e.efficiency = alone / (alone + e.exposed_s);
-    e.mfu        = s->model_flops * micro * k * n / (e.step_s * n * d->peak_flops_s[precision]);
+    f64 last       = network_all_reduce_s(&d->network, MIN(sent, 1e6 * assumed_bucket_mb), s->gpus);
+    f64 alone      = e.forward_s + e.backward_s + e.update_s;
+    e.exposed_s    = estimate_exposed_s(d, e.comm_s, p.backward_s / k, last);
+    e.rates_s      = alone / pace;
+    e.guessed      = p.guessed_s + update.guessed_s > guessed_most * alone;
+    e.peak_flops_s = d->peak_flops_s[precision];
+    estimate_sum(d, s, &e);
     return e;
+}
+
+f64 estimate_exposed_s(const struct device *d, f64 comm_s, f64 compute_s, f64 last_s)
+{
+    if (!d->target.gpus) return comm_s;
+    f64 alone_s = MIN(MAX(comm_s - compute_s, last_s), comm_s);
+    return alone_s + assumed_comm_part * (comm_s - alone_s);
+}
+
+void estimate_sum(const struct device *d, const struct step_shape *s, struct estimate *e)
+{
+    f64 samples   = (f64)(s->micro * s->accumulate);
+    f64 alone     = e->forward_s + e->backward_s + e->update_s;
+    e->load_s     = MAX(0, s->load_sample_s * samples / d->cores - alone - e->exposed_s);
+    e->step_s     = alone + e->exposed_s + e->load_s;
+    e->efficiency = alone / (alone + e->exposed_s);
+    e->mfu        = s->model_flops * samples / (e->step_s * e->peak_flops_s);
 }
 
 static int longest_first(const void *a, const void *b)

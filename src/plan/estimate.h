@@ -19,16 +19,25 @@ struct estimate { /* seconds of a step */
     f64 forward_s, backward_s, update_s;
     f64 begin_s, flops_s, bytes_s; /* the same sum by cause */
     f64 comm_s;                    /* all of it */
-    f64 exposed_s;                 /* what no computing hides */
+    f64 exposed_s;                 /* what it adds to the step: what no computing hides */
     f64 load_s;                    /* waiting for data */
     f64 step_s;
-    f64 mfu;        /* of the data sheet's peak; NaN: that is not known */
-    f64 efficiency; /* against the same micro-batches on one GPU alone */
-    bool guessed;   /* a part worth telling is of ops never measured on such a machine */
+    f64 peak_flops_s; /* of a GPU by its data sheet, in the precision at hand; NaN: not known */
+    f64 mfu;          /* of it; NaN: that is not known */
+    f64 efficiency;   /* against the same micro-batches on one GPU alone */
+    bool guessed;     /* a part worth telling is of ops never measured on such a machine */
 };
 
 struct estimate estimate_step(const struct device *d, const struct step_work *w,
                               enum dtype precision, const struct step_shape *shape);
+
+/* Of communication beside so much computing, what it adds to a step: what is not hidden, `last_s` of it at least,
+ * and what the kernels beside it lose to it. On processors MPI makes progress only while it is waited for: nothing is
+ * hidden. */
+f64 estimate_exposed_s(const struct device *d, f64 comm_s, f64 compute_s, f64 last_s);
+
+/* Loading, the whole step and what follows from it, where a part has changed. */
+void estimate_sum(const struct device *d, const struct step_shape *shape, struct estimate *e);
 
 /* The ops of a step by their seconds, longest first. */
 struct op_time {

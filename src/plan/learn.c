@@ -69,6 +69,23 @@ static void learn_own_life(struct learning *g, struct device *d, struct ledger *
                 STR_ARG(machine), hazard_mean_s(d->spot) / 3600, (long long)count));
 }
 
+/* What the machines' network gave to the ranks of earlier runs, instead of a part of its data sheet's rate. */
+static void learn_network(struct learning *g, struct device *d, const struct lessons *all)
+{
+    if (!d->row) return;
+    struct str machine =
+        str_fmt(g->perm, "%.*s/%.*s", STR_ARG(d->row->provider), STR_ARG(d->row->name));
+    struct lesson net = lesson_net_bytes_s(all, machine);
+    if (!net.runs) return;
+    plan_note(g->notes,
+              str_fmt(g->perm,
+                      "between machines %.*s send %s GB/s, from %lld runs of several ranks in your "
+                      "ledger, instead of %s",
+                      STR_ARG(machine), DIGITS(net.value / 1e9), (long long)net.runs,
+                      DIGITS(d->network.net_bytes_s / 1e9)));
+    d->network.net_bytes_s = net.value;
+}
+
 static void learn_pace(struct device *d, enum dtype t, const struct lessons *all)
 {
     struct lesson p = lesson_pace(all, d->model, str_of(precision_text(t)), d->rates_key);
@@ -163,6 +180,7 @@ void plan_learn(struct os *os, const struct plan_learner *p, struct plan_notes *
     }
     for (i64 i = 0; all && i < p->device_count; i++) {
         learn_device(&p->devices[i], all);
+        learn_network(&g, &p->devices[i], all);
         tell_device(&g, i, all);
     }
     if (p->loads) learn_loading(&g, all);

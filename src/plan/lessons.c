@@ -8,9 +8,10 @@
 enum { NEWEST = 16, STEPS_LEAST = 20 }; /* runs that count; steps that tell a pace */
 
 static const i64 compute_least_ns = 500000000; /* less says more of the clock than of the kernels */
-static const f64 alone_least      = 0.98;      /* of its machine that a run had for itself */
-static const f64 prior_runs       = 2;         /* that stand for a factor of 1 */
-static const f64 waited_least     = 0.02;      /* of the steps' time: loading held them up */
+static const i64 exchange_least_ns = 100000000;
+static const f64 alone_least       = 0.98; /* of its machine that a run had for itself */
+static const f64 prior_runs        = 2;    /* that stand for a factor of 1 */
+static const f64 waited_least      = 0.02; /* of the steps' time: loading held them up */
 
 struct lessons {
     const struct catalogue *catalogue;
@@ -119,7 +120,8 @@ static f64 step_s(const struct lessons *l, i64 segment)
 {
     const struct segment_row *s     = &l->segments[segment];
     i64                       steps = s->step - s->step_from, ns = s->compute_ns + s->redone_ns;
-    bool alone = (f64)l->origins[segment].own_ns >= alone_least * (f64)s->metered_ns;
+    bool                      alone =
+        (f64)l->origins[segment].own_ns >= alone_least * (f64)s->metered_ns && s->ranks < 2;
     return alone && steps >= STEPS_LEAST && ns >= compute_least_ns ? 1e-9 * (f64)ns / (f64)steps
                                                                    : NAN;
 }
@@ -202,16 +204,34 @@ struct lesson lesson_stall_bytes_s(const struct lessons *l, struct str device)
     return median(&found);
 }
 
+static bool ran_on(const struct run_row *run, struct str machine)
+{
+    struct str rest = run->settings, line, key;
+    while (str_cut(&rest, '\n', &line))
+        if (str_cut(&line, '=', &key) && str_eq(key, STR("run.machine")) && str_eq(line, machine))
+            return true;
+    return false;
+}
+
 bool lessons_ran_on(const struct lessons *l, struct str machine)
 {
-    for (i64 i = 0; i < l->run_count; i++) {
-        struct str rest = l->runs[i].settings, line, key;
-        while (str_cut(&rest, '\n', &line))
-            if (str_cut(&line, '=', &key) && str_eq(key, STR("run.machine")) &&
-                str_eq(line, machine))
-                return true;
-    }
+    for (i64 i = 0; i < l->run_count; i++)
+        if (ran_on(&l->runs[i], machine)) return true;
     return false;
+}
+
+/* Of several ranks on a machine a part never reaches the network; what NCCL sends nobody has counted. */
+struct lesson lesson_net_bytes_s(const struct lessons *l, struct str machine)
+{
+    struct samples found = { 0 };
+    for (i64 i = 0; i < l->segment_count; i++) {
+        const struct segment_row *s   = &l->segments[i];
+        i64                       run = l->origins[i].run;
+        if (s->ranks < 2 || s->machines != s->ranks || s->gpus || run < 0) continue;
+        if (s->exchange_ns < exchange_least_ns || !ran_on(&l->runs[run], machine)) continue;
+        sample_add(&found, (f64)s->sent_bytes / (1e-9 * (f64)s->exchange_ns), s->begin_wall_ns);
+    }
+    return median(&found);
 }
 
 /* Do they read the same data in the same way? */

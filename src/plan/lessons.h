@@ -20,9 +20,11 @@ enum status lessons_read(struct ledger *l, const struct catalogue *c, struct are
                          struct lessons **out, struct err *err);
 
 /* A step takes `value` times what the rates say: the median, drawn towards 1 while runs are few. Steps
- * that shared their machine with another run are left out. */
+ * that shared their machine with another run, and those of several ranks, are left out. */
 struct lesson lesson_pace(const struct lessons *l, struct str device, struct str precision,
                           struct str rates);
+/* Bytes per second that ranks on machines of that kind (run.machine=PROVIDER/NAME), one on each, sent each other. */
+struct lesson lesson_net_bytes_s(const struct lessons *l, struct str machine);
 struct lesson lesson_start_s(const struct lessons *l,
                              struct str            device);      /* process to first step */
 struct lesson lesson_boot_s(const struct lessons *l); /* machine to process, where run.rented */

@@ -36,10 +36,20 @@ f64 network_all_reduce_s(const struct network *n, f64 bytes, i64 gpus)
 {
     i64 inside = MIN(gpus, MAX(n->gpus, 1)), machines = (gpus + inside - 1) / inside;
     if (machines < 2) return inside_s(n, bytes, gpus);
-    /* Each GPU of a machine carries its part over the network, which they share. */
-    f64 between = MIN(ring_s(bytes, machines, n->net_bytes_s, n->net_latency_s),
-                      tree_s(bytes, machines, n->net_bytes_s, n->net_latency_s));
-    return 2 * gather_s(bytes, inside, n->link_bytes_s, n->link_latency_s) + between;
+    return 2 * gather_s(bytes, inside, n->link_bytes_s, n->link_latency_s) +
+           network_copies_s(n, bytes, machines);
+}
+
+/* The GPUs of a machine share its network, so that its parts together are the whole. */
+f64 network_copies_s(const struct network *n, f64 bytes, i64 machines)
+{
+    return MIN(ring_s(bytes, machines, n->net_bytes_s, n->net_latency_s),
+               tree_s(bytes, machines, n->net_bytes_s, n->net_latency_s));
+}
+
+f64 network_gather_latency_s(const struct network *n, i64 gpus)
+{
+    return network_gather_s(n, 0, gpus);
 }
 
 f64 network_gather_s(const struct network *n, f64 bytes, i64 gpus)

@@ -25,4 +25,10 @@ f64 network_all_reduce_s(const struct network *n, f64 bytes, i64 gpus);
 /* Every GPU holds a part and gets all, or the other way round with sums. */
 f64 network_gather_s(const struct network *n, f64 bytes, i64 gpus);
 
+/* Of machines that each hold a whole copy, spread over `gpus` of their GPUs: what adds up the copies' gradients. Each
+ * GPU sends its part to those with the same part in the other machines. */
+f64 network_copies_s(const struct network *n, f64 bytes, i64 machines);
+/* One call of a gather, apart from its bytes: a hop to each of the others, one after the other. */
+f64 network_gather_latency_s(const struct network *n, i64 gpus);
+
 #endif

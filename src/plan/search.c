@@ -1,10 +1,14 @@
 /* search.c - the cut of a step that fits, its bill, and the ranking. */
 #include "plan/search.h"
+#include "ir/collective.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CANDIDATES_MAX = 1 << 14, PRICED_MAX = 128, PLAYS = 1000, PLAYS_MIN = 50 };
+enum {
+    EXACT_COMPILES = 24
+}; /* of several ranks none after so many: each number of them is a program of its own */
 
 static const f64 interval_max_s    = 1800;
 static const f64 stall_least_s     = 0.05; /* of a save, however small */
@@ -20,68 +24,99 @@ static enum dtype precision_of(const struct device *d, const struct plan_variant
     return v->low ? d->target.low : DT_F32;
 }
 
-/* Sharded: every GPU holds its part of the state, and two gathered blocks with the gradients of one (where
- * nobody says how many blocks there are, a part of 16); what else does not grow with the batch, weights in two
- * bytes above all, lives for a block at a time. */
-static f64 memory_of(const struct plan_workload *job, const struct plan_row *r,
-                     const struct step_work *w)
+/* Of a single rank nothing is shared out, whatever was given. */
+static bool may_share(const struct plan_given *g, const struct plan_row *r)
 {
-    f64 blocks   = job->deeper ? MAX((f64)job->depth[2] / 3, 1) : 16;
-    f64 gathered = w->parameters * (r->variant->low ? 2 : 4) / blocks;
-    if (!r->sharded) return step_work_bytes(w, (f64)r->micro);
-    return (f64)r->micro * w->memory_sample + w->state_bytes / (f64)r->gpus + gathered +
-           MIN(MAX(w->memory_fixed - w->state_bytes, 0), gathered);
+    if (!sharding_can(&r->sharding, ranks_on(r->device, r->gpus))) return false;
+    if (r->gpus < 2) return true;
+    if (g->has_shard && r->sharding.kind != g->sharding.kind) return false;
+    return !g->has_copies || r->sharding.kind == SHARD_NONE ||
+           r->sharding.copies == g->sharding.copies;
 }
 
-/* Parameters are gathered for each micro-batch's way forward and backward, gradients scattered;
- * compute hides it as far as it goes. */
-static void shard(const struct plan_row *r, const struct step_work *w, struct estimate *e)
+/* Every way to cut a step and to share out the state has the same passes over a micro-batch: they are timed once. */
+static struct step_shape cut_shape(const struct plan_workload *job, const struct plan_variants *v,
+                                   f64 gradient_part, const struct plan_row *r)
 {
-    f64 bytes    = w->parameters * (r->variant->low ? 2 : 4);
-    f64 each     = 3 * network_gather_s(&r->device->network, bytes, r->gpus);
-    f64 compute  = e->forward_s + e->backward_s;
-    f64 before   = e->exposed_s;
-    e->comm_s    = each * (f64)r->accumulate;
-    e->exposed_s = MAX(e->comm_s - compute, each / 16);
-    e->update_s /= (f64)r->gpus;
-    e->step_s += e->exposed_s - before;
-    e->efficiency = compute / (compute + e->exposed_s);
+    return (struct step_shape){ .micro         = r->micro,
+                                .accumulate    = r->accumulate,
+                                .gpus          = r->gpus,
+                                .gradient_part = gradient_part,
+                                .load_sample_s = job->load_sample_s,
+                                .model_flops   = v->model_flops };
+}
+
+static bool fits(const struct plan_workload *job, struct plan_row *r)
+{
+    r->memory_bytes =
+        sharding_bytes(&r->sharding, ranks_on(r->device, r->gpus), job, r->variant, (f64)r->micro);
+    return r->memory_bytes <= (f64)r->device->target.memory_bytes;
+}
+
+/* `copied`: the step of ranks that hold everything. */
+static void cut_time(const struct plan_workload *job, const struct step_shape *shape,
+                     const struct estimate *copied, struct plan_row *r)
+{
+    r->step = *copied;
+    sharding_apply(&r->sharding, ranks_on(r->device, r->gpus), job, r->variant, r->device, shape,
+                   &r->step);
+    f64 sample_s = r->step.forward_s / (f64)(r->micro * r->accumulate);
+    f64 eval_s   = sample_s * (f64)job->eval_samples * (f64)job->evals / (f64)r->gpus;
+    r->work_s    = r->step.step_s * (f64)job->steps + eval_s;
 }
 
 bool plan_cut(const struct plan_workload *job, const struct plan_variants *v, f64 gradient_part,
               struct plan_row *r)
 {
-    const struct step_work *w     = &r->variant->work;
-    struct step_shape       shape = { .micro         = r->micro,
-                                      .accumulate    = r->accumulate,
-                                      .gpus          = r->gpus,
-                                      .gradient_part = gradient_part,
-                                      .load_sample_s = job->load_sample_s,
-                                      .model_flops   = v->model_flops };
-    r->memory_bytes               = memory_of(job, r, w);
-    if (r->memory_bytes > (f64)r->device->target.memory_bytes) return false;
-    r->step = estimate_step(r->device, w, r->precision, &shape);
-    if (r->sharded) shard(r, w, &r->step);
-    f64 sample_s = r->step.forward_s / (f64)(r->micro * r->accumulate);
-    f64 eval_s   = sample_s * (f64)job->eval_samples * (f64)job->evals / (f64)r->gpus;
-    r->work_s    = r->step.step_s * (f64)job->steps + eval_s;
+    if (!fits(job, r)) return false;
+    struct step_shape shape  = cut_shape(job, v, gradient_part, r);
+    struct estimate   copied = estimate_step(r->device, &r->variant->work, r->precision, &shape);
+    cut_time(job, &shape, &copied, r);
     return true;
 }
 
-/* The fastest micro-batch that fits: one that divides what a GPU gets of a step; only: 0, or that one. Where none
+/* The fastest of the ways to share out the state that may be chosen, for one micro-batch; of equals the simplest. */
+static bool best_sharding(const struct plan_workload *job, const struct plan_variants *v,
+                          const struct plan_given *g, struct plan_row *r)
+{
+    struct step_shape shape = cut_shape(job, v, 1, r);
+    struct estimate   copied;
+    struct plan_row   best  = *r;
+    bool              found = false, timed = false;
+    for (i64 i = 0; i < SHARDINGS; i++) {
+        struct plan_row now = *r;
+        now.sharding        = shardings[i];
+        if (!may_share(g, &now)) continue;
+        if (!fits(job, &now)) {
+            if (!found && (!best.memory_bytes || now.memory_bytes < best.memory_bytes)) best = now;
+            continue;
+        }
+        if (!timed) copied = estimate_step(r->device, &r->variant->work, r->precision, &shape);
+        timed = true;
+        cut_time(job, &shape, &copied, &now);
+        if (found && now.work_s >= best.work_s) continue;
+        best  = now;
+        found = true;
+    }
+    *r = best;
+    return found;
+}
+
+/* The fastest micro-batch that fits: one that divides what a GPU gets of a step, or that which was given. Where none
  * does, `r` has the memory that the smallest needs. */
-static bool best_cut(const struct plan_workload *job, const struct plan_variants *v, i64 only,
-                     struct plan_row *r)
+static bool best_cut(const struct plan_workload *job, const struct plan_variants *v,
+                     const struct plan_given *g, struct plan_row *r)
 {
     i64             each  = job->batch_total / r->gpus;
     struct plan_row best  = *r;
     bool            found = false;
     for (i64 micro = each; micro >= 1; micro--) {
-        if (each % micro || (only && micro != only)) continue;
+        if (each % micro || (g->micro && micro != g->micro)) continue;
         struct plan_row now = *r;
+        now.memory_bytes    = 0;
         now.micro           = micro;
         now.accumulate      = each / micro;
-        if (!plan_cut(job, v, 1, &now)) {
+        if (!best_sharding(job, v, g, &now)) {
             if (!found) best = now;
             continue;
         }
@@ -121,17 +156,18 @@ static struct risk_job risk_of(const struct plan_row *r, const struct plan_limit
     f64             saved = r->variant->work.saved_bytes, copy = r->device->copy_bytes_s;
     f64             rate = copy > 0 ? copy : r->device->target.bandwidth_bytes_s / 2;
     f64             net = r->device->network.net_bytes_s, upload = 1e9 * assumed_upload_gb_s;
-    f64             up    = net > 0 ? MIN(upload, net) : upload;
-    f64             boot  = r->device->boot_s > 0 ? r->device->boot_s : assumed_boot_s;
-    f64             warm  = r->device->warm_s > 0 ? r->device->warm_s : assumed_warm_s;
-    struct risk_job j     = { .work_s     = r->work_s,
-                              .start_s    = (r->device->row ? boot : 0) + warm + saved / up,
-                              .wait_s     = r->price == PRICE_SPOT ? assumed_spot_wait_s : 0,
-                              .interval_s = l->given.save_every_s };
-    f64             stall = saved / rate / (r->sharded ? (f64)r->gpus : 1);
-    j.save                = (struct save_costs){ .stall_s        = MAX(stall, stall_least_s),
-                                                 .persist_s      = saved / up,
-                                                 .interval_max_s = interval_max_s };
+    f64             up   = net > 0 ? MIN(upload, net) : upload;
+    f64             boot = r->device->boot_s > 0 ? r->device->boot_s : assumed_boot_s;
+    f64             warm = r->device->warm_s > 0 ? r->device->warm_s : assumed_warm_s;
+    struct risk_job j    = { .work_s     = r->work_s,
+                             .start_s    = (r->device->row ? boot : 0) + warm + saved / up,
+                             .wait_s     = r->price == PRICE_SPOT ? assumed_spot_wait_s : 0,
+                             .interval_s = l->given.save_every_s };
+    f64             stall =
+        sharding_saved_bytes(&r->sharding, ranks_on(r->device, r->gpus), &r->variant->work) / rate;
+    j.save = (struct save_costs){ .stall_s        = MAX(stall, stall_least_s),
+                                  .persist_s      = saved / up,
+                                  .interval_max_s = interval_max_s };
     /* Of several machines only the one that is taken may be free: left out. */
     if (r->price == PRICE_SPOT && r->machines == 1 && r->device->billing.free_interrupted_s > 0)
         j.free_s = r->device->billing.free_interrupted_s;
@@ -207,7 +243,7 @@ bool plan_price(const struct plan_workload *job, const struct plan_variants *v,
 {
     if (row->gpus > job->batch_total || job->batch_total % row->gpus) return false;
     bool fits = gradient_part < 1 ? plan_cut(job, v, gradient_part, row)
-                                  : best_cut(job, v, limits->given.micro, row);
+                                  : best_cut(job, v, &limits->given, row);
     if (!fits) return false;
     price(row, c, limits, scratch);
     return ends(row, limits);
@@ -266,27 +302,24 @@ static void note_large(struct plan_result *out, const struct plan_row *r)
     out->nearest_short = SHORT_MEMORY;
 }
 
-/* The best precision and recomputing of this many GPUs. */
+/* The best precision, recomputing and sharding of this many GPUs. */
 static bool best_way(struct candidates *k, const struct device *d, i64 machines, i64 gpus,
                      struct plan_row *best)
 {
     bool found = false;
     i64  side  = MIN(k->limits->runs, machines * d->units / gpus);
-    for (i64 i = 0; i < 2 * PLAN_VARIANTS; i++) {
-        const struct plan_variant *v = &k->v->of[plan_kind_of(&d->target)][i % PLAN_VARIANTS];
+    for (i64 i = 0; i < PLAN_VARIANTS; i++) {
+        const struct plan_variant *v = &k->v->of[plan_kind_of(&d->target)][i];
         struct plan_row            r = { .device       = d,
                                          .machines     = machines,
                                          .gpus         = gpus,
                                          .side_by_side = side,
                                          .variant      = v,
-                                         .precision    = precision_of(d, v),
-                                         .sharded      = i >= PLAN_VARIANTS };
+                                         .precision    = precision_of(d, v) };
         if (v->low && r.precision == DT_F32) continue; /* nothing is gained by it here */
-        if (r.sharded && (gpus == 1 || (found && !best->sharded)))
-            continue; /* only where it must */
         if (!is_given(&k->limits->given, &r)) continue;
         k->out->considered++;
-        if (!best_cut(k->job, k->v, k->limits->given.micro, &r)) {
+        if (!best_cut(k->job, k->v, &k->limits->given, &r)) {
             note_large(k->out, &r);
             continue;
         }
@@ -384,11 +417,14 @@ static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena
 {
     const struct plan_workload *job  = k->job;
     i64                         each = r->micro * r->accumulate;
-    if (job->deeper || r->gpus > 1)
-        return true; /* another program's memory, or only a part of ours */
+    if (job->deeper || r->gpus > RANKS_MAX) return true; /* another program's memory */
+    if (r->gpus > 1 && k->out->exact.compiles >= EXACT_COMPILES) return true;
+    struct ranks_at   at = ranks_on(r->device, r->gpus);
+    struct plan_ranks of = { r->gpus, sharding_places(&r->sharding, at), r->sharding.kind };
+    if (!of.shard) of.places = r->gpus;
     while (r->micro) {
-        i64 bytes = plan_exact_bytes(&k->out->exact, job, r->variant, &r->device->target, r->micro,
-                                     r->accumulate, scratch);
+        i64 bytes = plan_exact_bytes(&k->out->exact, job, r->variant, &r->device->target, of,
+                                     r->micro, r->accumulate, scratch);
         r->exact  = bytes >= 0;
         if (!r->exact) return true;
         r->memory_bytes = (f64)bytes;

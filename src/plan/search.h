@@ -8,7 +8,7 @@
 #define PLAN_SEARCH_H
 #include "plan/estimate.h"
 #include "plan/risk.h"
-#include "plan/workload.h"
+#include "plan/sharding.h"
 
 enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 8192 };
 #define PLAN_TOKENS_MAX 1e18 /* steps and nanoseconds of so many still have numbers */
@@ -18,9 +18,10 @@ struct plan_given {
     u32                 markets; /* bit p: PRICE_p may be paid; 0: any */
     i64                 gpus;    /* of a run; 0: any */
     i64                 micro;   /* samples at once; 0: any */
-    bool                has_precision, has_recompute;
+    bool                has_precision, has_recompute, has_shard, has_copies;
     enum dtype          precision;
     enum recompute_kind recompute;
+    struct sharding     sharding;
     f64                 save_every_s; /* of work, between saves; 0: as the hazard asks for */
     f64                 spot_mean_h;  /* that a spot machine lives; 0: as learned or assumed */
 };
@@ -48,7 +49,7 @@ struct plan_row {
     i64                        side_by_side;   /* runs */
     const struct plan_variant *variant;
     enum dtype                 precision;
-    bool                       sharded; /* parameters and state are spread over the run's GPUs */
+    struct sharding            sharding; /* of weights, gradients and state over the run's GPUs */
     i64                        micro, accumulate;
     f64                        memory_bytes; /* of a GPU; as compile lays it out where `exact` */
     bool                       exact;

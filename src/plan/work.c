@@ -92,6 +92,8 @@ static void weigh(struct step_work *w, const struct program_set *set, bool adapt
         bool saved = p->kind == VALUE_PARAM || p->kind == VALUE_STATE || p->kind == VALUE_BUFFER;
         if (p->kind == VALUE_PARAM) w->parameters += numbers_of(set, p);
         if (p->kind == VALUE_GRAD) w->gradient_bytes += bytes;
+        if (p->kind == VALUE_GRAD) w->tensors++;
+        if (p->kind == VALUE_STATE) w->optimiser_bytes += bytes;
         if (saved && !(adapters && p->frozen)) w->saved_bytes += bytes;
         if (saved || p->kind == VALUE_GRAD) w->state_bytes += bytes;
     }
@@ -172,6 +174,8 @@ struct step_work step_work_deeper(struct arena *perm, const struct step_work *at
     DEEPER(gradient_bytes);
     DEEPER(saved_bytes);
     DEEPER(state_bytes);
+    DEEPER(optimiser_bytes);
+    DEEPER(tensors);
     DEEPER(memory_fixed);
     DEEPER(memory_sample);
 #undef DEEPER
@@ -208,6 +212,7 @@ void step_work_stand_for(struct step_work *w, f64 parameters, f64 attention_part
     w->gradient_bytes *= times;
     w->saved_bytes *= times;
     w->state_bytes *= times;
+    w->optimiser_bytes *= times;
     w->parameters = parameters;
 }
 

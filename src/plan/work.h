@@ -25,8 +25,10 @@ struct step_work {
     struct work train, add, update; /* first micro-batch, later ones, optimiser */
     f64         parameters;
     f64         gradient_bytes;
-    f64         saved_bytes; /* of a checkpoint: parameters, optimiser state, buffers */
-    f64         state_bytes; /* parameters, gradients, optimiser state: whatever the batch */
+    f64         saved_bytes;     /* of a checkpoint: parameters, optimiser state, buffers */
+    f64         state_bytes;     /* parameters, gradients, optimiser state: whatever the batch */
+    f64         optimiser_bytes; /* of them, the optimiser's */
+    f64         tensors;         /* of trained parameters, each of which is gathered by itself */
     f64         memory_fixed, memory_sample; /* bytes of the arena */
 };
 

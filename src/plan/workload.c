@@ -89,19 +89,39 @@ enum status plan_compile(struct arena *perm, const struct plan_workload *job,
     return STATUS_OK;
 }
 
-i64 plan_exact_bytes(struct plan_exact *e, const struct plan_workload *job,
-                     const struct plan_variant *v, const struct target *t, i64 micro,
-                     i64 accumulate, struct arena scratch)
+static bool same_ranks(struct plan_ranks a, struct plan_ranks b)
 {
-    struct plan_asked     now  = { v, t->work_bytes, micro, -1, accumulate > 1 };
+    return a.ranks == b.ranks && a.places == b.places && a.shard == b.shard;
+}
+
+/* As train/together.c does it: the first rank's part of every batch is the largest. GPUs have a queue for
+ * collectives. */
+static void use_ranks(struct compile_config *c, struct target *t, struct plan_ranks of)
+{
+    i64 eval           = (c->eval_batch + of.ranks - 1) / of.ranks;
+    i64 last           = (c->eval_batch_last + of.ranks - 1) / of.ranks;
+    c->ranks           = (i32)of.ranks;
+    c->shard           = of.shard;
+    c->places          = (i32)of.places;
+    c->batch_last      = (c->batch_last + of.ranks - 1) / of.ranks;
+    c->eval_batch      = eval;
+    c->eval_batch_last = last;
+    if (t->gpus) t->queues = 2;
+}
+
+i64 plan_exact_bytes(struct plan_exact *e, const struct plan_workload *job,
+                     const struct plan_variant *v, const struct target *t, struct plan_ranks of,
+                     i64 micro, i64 accumulate, struct arena scratch)
+{
+    struct plan_asked     now  = { v, t->work_bytes, of, micro, -1, accumulate > 1 };
     struct arena          sets = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
     struct target         free = *t; /* of any memory: it is what is asked for */
     struct compile_config c    = config_of(job, v);
     struct program_set   *set;
     for (i64 i = 0; i < e->count; i++) {
         const struct plan_asked *old = &e->asked[i];
-        if (old->variant == v && old->work_bytes == now.work_bytes && old->micro == micro &&
-            old->adds == now.adds)
+        if (old->variant == v && old->work_bytes == now.work_bytes && same_ranks(old->of, of) &&
+            old->micro == micro && old->adds == now.adds)
             return old->bytes;
     }
     free.memory_bytes = 0;
@@ -110,6 +130,7 @@ i64 plan_exact_bytes(struct plan_exact *e, const struct plan_workload *job,
     c.batch      = micro;
     c.accumulate = accumulate;
     if (job->others) job->others(job->others_context, &c);
+    if (of.ranks > 1) use_ranks(&c, &free, of);
     e->compiles++;
     if (!compile(&sets, &free, &c, job->build, job->context, &set, scratch, NULL))
         now.bytes = set->arena_bytes;

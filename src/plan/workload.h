@@ -49,18 +49,23 @@ enum status plan_compile(struct arena *perm, const struct plan_workload *job,
 /* Memory as compile lays it out, to the byte, for micro-batches of that size on that machine; what
  * was asked before is remembered. -1: it cannot be compiled. */
 enum { EXACT_MAX = 128 };
+struct plan_ranks { /* of whom this is the first; ranks 1: it is alone */
+    i64             ranks, places;
+    enum shard_kind shard;
+};
 struct plan_exact {
     struct plan_asked {
         const struct plan_variant *variant;
         i64 (*work_bytes)(const struct target *, const struct graph *, const struct node *);
-        i64  micro, bytes;
-        bool adds;
+        struct plan_ranks of;
+        i64               micro, bytes;
+        bool              adds;
     } asked[EXACT_MAX];
     i64 count, compiles;
 };
 i64 plan_exact_bytes(struct plan_exact *e, const struct plan_workload *job,
-                     const struct plan_variant *v, const struct target *t, i64 micro,
-                     i64 accumulate, struct arena scratch);
+                     const struct plan_variant *v, const struct target *t, struct plan_ranks of,
+                     i64 micro, i64 accumulate, struct arena scratch);
 
 const char *recompute_text(const struct plan_variant *v); /* the word of train.recompute */
 const char *precision_text(enum dtype t);                 /* and of train.precision */

@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/clock.h"
 
-enum { LEDGER_VERSION = 9 };
+enum { LEDGER_VERSION = 10 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -94,7 +94,13 @@ enum { LEDGER_VERSION = 9 };
     C(REAL, storage_usd, 6, "of checkpoints in the object store while it lived; NULL: not known")  \
     C(TEXT, weights, 9,                                                                            \
       "size and hash of the file that it wrote to train.out, by which that file's run is found; "  \
-      "empty: it wrote none")
+      "empty: it wrote none")                                                                      \
+    C(INT, ranks, 10, "that trained together; 0: one alone, or it has not ended")                  \
+    C(INT, machines, 10, "that they were on")                                                      \
+    C(INT, slowest_rank, 10, "that the others waited for")                                         \
+    C(INT, waited_ns, 10, "by each of the others, on average")                                     \
+    C(INT, exchange_ns, 10, "rank 0's part of compute_ns and redone_ns that it sent and received") \
+    C(INT, sent_bytes, 10, "by rank 0 in that time, without NCCL's")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \

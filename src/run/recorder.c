@@ -266,6 +266,14 @@ void recorder_done(struct recorder *r, const struct event_done *e)
     r->now.requests_usd = e->requests_usd;
     r->now.storage_usd  = e->storage_usd;
     segment_set_terms(&r->now, e->terms_ns.ns);
+    if (e->ranks > 1) {
+        r->now.ranks        = e->ranks;
+        r->now.machines     = e->machines;
+        r->now.slowest_rank = e->slowest_rank;
+        r->now.waited_ns    = (i64)(e->waited_s * 1e9);
+        r->now.exchange_ns  = e->split_ns.ns[PART_exchange];
+        r->now.sent_bytes   = e->sent_bytes;
+    }
     if (e->usage.len) {
         r->now.usage = str_copy(&r->texts, e->usage);
         r->now.busy  = e->busy;

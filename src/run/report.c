@@ -253,6 +253,13 @@ static struct run_bill bill_of(const struct run_row *run, const struct rows *r, 
     return b;
 }
 
+const struct segment_row *report_ranks(const struct run_bill *b)
+{
+    for (i64 i = b->segment_count - 1; i >= 0; i--)
+        if (b->segments[i].ranks > 1) return &b->segments[i];
+    return NULL;
+}
+
 enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
                         struct run_bill **bills, i64 *count, struct err *err)
 {

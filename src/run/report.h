@@ -36,6 +36,9 @@ struct run_bill {
     f64  predicted_s, predicted_usd; /* NaN: nobody predicted it */
 };
 
+/* The last segment of several ranks that has ended; NULL: there is none. */
+const struct segment_row *report_ranks(const struct run_bill *b);
+
 /* All runs of a ledger, oldest first. */
 enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
                         struct run_bill **bills, i64 *count, struct err *err);

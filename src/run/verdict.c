@@ -47,13 +47,22 @@ static f64 saving(const struct evidence *e)
     return fmax(part_of(e, PART_checkpoint), e->saving_s / total_s(e)); /* NaN: the other one */
 }
 
+/* Each rank has its own clock, and the slowest never waits: the others' figure is what is lost. */
+static f64 waiting(const struct evidence *e)
+{
+    f64 told = (f64)e->waited_ns / fmax((f64)split_sum(&e->split), 1);
+    return fmax(part_of(e, PART_slowest), told);
+}
+
 static f64 part_of_bound(const struct evidence *e, enum bound b)
 {
     switch (b) {
     case BOUND_data: return part_of(e, PART_input);
     case BOUND_launch: return part_of(e, PART_launch);
     case BOUND_communication:
-        return e->threads ? 0 : part_of(e, PART_copy); /* in memory a copy is none */
+        return part_of(e, PART_exchange) +
+               (e->threads ? 0 : part_of(e, PART_copy)); /* in memory a copy is none */
+    case BOUND_waiting: return waiting(e);
     case BOUND_checkpoint: return saving(e);
     case BOUND_evaluation: return part_of(e, PART_evaluation);
     case BOUND_bandwidth: return e->bandwidth_part;
@@ -320,7 +329,7 @@ static f64 worth(const struct problem *a) { return isnan(a->gain) ? 0 : a->gain;
 
 struct verdict verdict_of(const struct evidence *e, struct arena *perm)
 {
-    struct verdict v = { 0 };
+    struct verdict v = { .slowest = e->waited_ns ? e->slowest : -1 };
     find_bound(&v, e);
     for (i64 i = 0; i < PROBLEMS; i++) {
         struct problem a = {
@@ -366,6 +375,10 @@ struct str verdict_text(const struct verdict *v, struct arena *perm)
     if (v->bound <= BOUND_bandwidth)
         return str_fmt(perm, "%s bound, at %.0f %% of what this machine can do", name,
                        100 * v->part);
+    if (v->bound == BOUND_waiting && v->slowest >= 0)
+        return str_fmt(perm,
+                       "%s bound: waiting for rank %d, the slowest, takes %.0f %% of the time",
+                       name, v->slowest, 100 * v->part);
     return str_fmt(perm, "%s bound: it takes %.0f %% of the time", name, 100 * v->part);
 }
 

@@ -41,6 +41,9 @@ struct evidence {
     i64           log_every;              /* steps; 0: by the clock */
     i64           threads; /* that compute on the processor; 0: it is not what computes */
 
+    i32 slowest;   /* of several ranks, at the end of a run: whom the others waited for */
+    i64 waited_ns; /* each of them; 0: not known, then `split` says how long this one did */
+
     struct load  load;  /* of the machine, over the run; seconds 0: not known */
     struct usage usage; /* of what computes */
 };
@@ -84,6 +87,7 @@ struct problem {
 struct verdict {
     enum bound bound;
     f64        part; /* of the time that it takes; compute and bandwidth: of the machine's best */
+    i32        slowest;               /* waiting: for this rank; -1: not known */
     struct problem problem[PROBLEMS]; /* the largest gain first */
     i64            count;
 };

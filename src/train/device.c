@@ -82,7 +82,9 @@ enum status session_backend(struct session *s, struct err *err)
     tune(s, s->settings->choices);
     s->backend->ranks = s->ranks;
     s->backend->table->describe(s->backend, &s->target);
+    struct str queues = s->os->env(s->os, "FRUGAL_QUEUES"); /* for bench/run ranks */
     if (s->settings->queues) s->target.queues = s->settings->queues;
+    else if (str_eq(queues, STR("2"))) s->target.queues = 2;
     f64 gib = s->settings->train.memory_gib;
     if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);
     precision_resolve(s);

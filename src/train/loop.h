@@ -40,6 +40,7 @@ struct loop {
     struct judged_rates      rates;
     i64                      judge_at_ns; /* when the split has come to that; 0: no verdict yet */
     i64                      evaluations; /* of this process */
+    i64                      sent_bytes;  /* to other ranks, by programs of steps */
     struct samples {
         struct seldom when;
         f64           spent_s; /* by this process */
@@ -104,9 +105,10 @@ void together_tell_failure(struct loop *l);
 /* This rank failed where the others do not look: they hear it in their next together_step. */
 void together_fail(struct loop *l, enum status st, const struct err *err);
 f64  together_flops(const struct session *s); /* of a whole step, in all ranks */
-i32  together_slowest(struct loop *l); /* which waited least for the others; -1: there is one */
-enum status together_decide(struct loop *l, enum stop_action *now, struct err *err);
-enum status together_eval(struct loop *l, struct train_eval *e, struct err *err); /* its times */
+/* Of several ranks, which waited least for the others, and how long these waited for it on average. */
+struct waited together_waited(struct loop *l);
+enum status   together_decide(struct loop *l, enum stop_action *now, struct err *err);
+enum status   together_eval(struct loop *l, struct train_eval *e, struct err *err); /* its times */
 
 /* tell.c */
 __attribute__((format(printf, 2, 3))) void tell_note(struct loop *l, const char *format, ...);

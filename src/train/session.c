@@ -37,7 +37,7 @@ static enum status fuse_of(const struct train_config *t, u32 *bits, struct err *
     return STATUS_OK;
 }
 
-static enum shard_kind shard_of(struct str word)
+enum shard_kind shard_of(struct str word)
 {
     if (str_eq(word, STR("all"))) return SHARD_ALL;
     return str_eq(word, STR("state")) ? SHARD_STATE : SHARD_NONE;

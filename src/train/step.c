@@ -41,6 +41,25 @@ static void no_part(struct session *s, i64 step, i64 rows, i64 first_sample, f64
     }
 }
 
+/* What programs made the ranks exchange: time that is no computing, and bytes, from which plans learn. */
+struct sent {
+    i64 busy_ns, bytes;
+};
+
+static struct sent sent_so_far(const struct loop *l)
+{
+    const struct ranks *r = l->s.ranks;
+    return r ? (struct sent){ r->busy_ns, r->sent_bytes } : (struct sent){ 0 };
+}
+
+static void note_sent(struct loop *l, enum part from, struct sent before)
+{
+    struct sent now = sent_so_far(l);
+    if (!l->s.ranks) return;
+    clock_move(l->clock, from, PART_exchange, now.busy_ns - before.busy_ns);
+    l->sent_bytes += now.bytes - before.bytes;
+}
+
 void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_sample, f64 lr)
 {
     struct session *s    = &l->s;
@@ -58,10 +77,10 @@ void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_
     session_put_scalars(s, step, rows, first_sample + b->first, lr);
     if (!b->count) session_put_nothing(s, id);
     else if (!l->ahead.fed) session_put_batch(s, id, b);
-    l->ahead.fed  = false;
-    i64 before_ns = s->ranks ? s->ranks->busy_ns : 0;
+    l->ahead.fed       = false;
+    struct sent before = sent_so_far(l);
     profiling_run(l, id, p);
-    if (s->ranks) clock_move(l->clock, PART_compute, PART_exchange, s->ranks->busy_ns - before_ns);
+    note_sent(l, PART_compute, before);
 }
 
 /* What the last program says of itself. */
@@ -104,10 +123,9 @@ static void update(struct loop *l)
         saving_wait_copied(&l->saving);
         clock_enter(l->clock, PART_other);
     }
-    i64 before_ns = l->s.ranks ? l->s.ranks->busy_ns : 0;
+    struct sent before = sent_so_far(l);
     run_program(l, PROGRAM_UPDATE);
-    if (l->s.ranks)
-        clock_move(l->clock, PART_update, PART_exchange, l->s.ranks->busy_ns - before_ns);
+    note_sent(l, PART_update, before);
     b->table->mark(b);
 }
 

@@ -260,9 +260,12 @@ void tell_result(struct loop *l)
     r->samples_skipped = loader_stats(l->loader).skipped;
     if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
     if (l->s.settings->timed) judge_rate(&l->s, &l->rates, &l->guard.stop); /* others have ended */
-    r->evidence     = tell_evidence(l, lookout_end(l->lookout));
-    r->loss         = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
-    r->metric_count = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
+    r->together           = together_waited(l);
+    r->evidence           = tell_evidence(l, lookout_end(l->lookout));
+    r->evidence.slowest   = r->together.slowest;
+    r->evidence.waited_ns = r->together.waited_ns;
+    r->loss               = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
+    r->metric_count       = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
     memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);
     r->scaling        = l->scaling;
     r->target_set     = !isnan(l->s.settings->train.target);
@@ -271,8 +274,6 @@ void tell_result(struct loop *l)
     r->noise_scale    = noise_scale(&l->at.noise);
     if (l->s.config.square) r->noise_absent = noise_absent(&l->at.noise, l->s.perm);
     r->step_samples        = session_step_samples(&l->s);
-    r->ranks               = l->s.ranks ? l->s.ranks->count : 1;
-    r->slowest_rank        = together_slowest(l);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
     r->device_bytes =
@@ -376,8 +377,11 @@ void tell_done(const struct train_with *with, const struct train_result *r, stru
                             .terms_ns            = terms_of(clock),
                             .busy                = r->evidence.usage.mean,
                             .noise_absent        = r->noise_absent,
-                            .ranks               = r->ranks,
-                            .slowest_rank        = r->slowest_rank };
+                            .ranks               = r->together.ranks,
+                            .slowest_rank        = r->together.slowest,
+                            .machines            = r->together.machines,
+                            .waited_s            = 1e-9 * (f64)r->together.waited_ns,
+                            .sent_bytes          = r->together.sent_bytes };
     if (r->evidence.usage.shape) e.usage = str_of(usage_name(r->evidence.usage.shape));
     add_saving(&e, &r->saving);
     if (r->stopped == STOP_SIGNAL) tell_interruption(with, r);

@@ -314,17 +314,34 @@ f64 together_flops(const struct session *s)
     return ranks_sum(s->ranks, &flops, 1) ? NAN : flops;
 }
 
-i32 together_slowest(struct loop *l)
+static i32 machines_of(const struct ranks *r)
 {
-    struct ranks *r = l->s.ranks;
-    i64           waited[RANKS_MAX];
+    i32 count = 0;
+    for (i32 i = 0; i < r->count; i++) {
+        bool known = false;
+        for (i32 j = 0; j < i && !known; j++) known = r->machine_of[j] == r->machine_of[i];
+        count += !known;
+    }
+    return count;
+}
+
+struct waited together_waited(struct loop *l)
+{
+    struct ranks *r   = l->s.ranks;
+    struct waited out = { .ranks = 1, .machines = 1, .slowest = -1 };
+    i64           waited[RANKS_MAX], sum = 0;
     i32           least = 0;
-    if (!r) return -1;
+    if (!r) return out;
+    out = (struct waited){ r->count, r->machine_of ? machines_of(r) : 1, -1, 0, l->sent_bytes };
     waited[r->rank] = clock_part_ns(l->clock, PART_slowest);
-    if (ranks_gather(r, waited, r->count, sizeof *waited)) return -1;
-    for (i32 i = 1; i < r->count; i++)
+    if (ranks_gather(r, waited, r->count, sizeof *waited)) return out;
+    for (i32 i = 0; i < r->count; i++) {
         if (waited[i] < waited[least]) least = i;
-    return least;
+        sum += waited[i];
+    }
+    out.slowest = least;
+    if (r->count > 1) out.waited_ns = (sum - waited[least]) / (r->count - 1);
+    return out;
 }
 
 /* --- decisions --- */

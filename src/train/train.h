@@ -102,11 +102,16 @@ struct train_result {
     f64                 noise_scale;  /* of gradients, in samples (train/noise.h); NaN: not known */
     struct str          noise_absent; /* why it is not, though it was asked for; else empty */
     i64                 step_samples; /* of a whole step */
-    i32                 ranks, slowest_rank; /* that trained together; -1: there is no other */
-    f64                 dollars; /* of them, by the billing rule; NaN: the price is not known */
-    i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
-    i64                 device_bytes; /* by the GPU's driver, its context apart; -1: no GPU */
-    struct str          out;          /* where the weights lie; empty: not saved. Lives as long
+    struct waited {
+        i32 ranks, machines; /* that trained together */
+        i32 slowest;         /* rank that the others waited for; -1: there is no other */
+        i64 waited_ns;       /* by each of the others, on average */
+        i64 sent_bytes;      /* by this rank to the others, by programs of steps */
+    } together;
+    f64        dollars; /* of them, by the billing rule; NaN: the price is not known */
+    i64        arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
+    i64        device_bytes; /* by the GPU's driver, its context apart; -1: no GPU */
+    struct str out;          /* where the weights lie; empty: not saved. Lives as long
                                            as the settings */
 };
 
@@ -182,6 +187,7 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 
 /* What a word of train.optimiser means; auto: the one that is compiled until training has chosen. */
 enum optimiser_kind optimiser_of(struct str name);
+enum shard_kind     shard_of(struct str word); /* of train.shard */
 
 /* What a plan must know of a run: its data is opened and its model built, for no machine. */
 /* The file that the weights are written to: train.out; in a folder, FOLDER/, one that infer/out_folder.h makes a folder

@@ -57,6 +57,29 @@ has out '^#SBATCH --requeue$'
 has out '^srun .*frugal train '
 has out 'scontrol requeue'
 
+# A row of several GPUs is started by as many ranks, with what the row shares out.
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --on-demand --gpus 8 train.shard=all train.batch=16
+has out '^#SBATCH --ntasks=8$'
+has out '^#SBATCH --gpus-per-task=1$'
+has out '^#SBATCH --gpu-bind=none$'
+lacks out 'nodes='
+has out '^srun .*frugal train .* train.shard=all train.shard_over=all run.machine=aws/p4d.24xlarge'
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --on-demand --gpus 16 train.shard=state \
+  train.shard_over=machine train.batch=16
+has out '^#SBATCH --ntasks=16$'
+has out '^#SBATCH --nodes=2$'
+has out '^#SBATCH --ntasks-per-node=8$'
+has out ' train.shard=state train.shard_over=machine '
+run 0 manifest "my Run.yaml" $to --for skypilot --machine p4d.24xlarge --on-demand --gpus 8 train.shard=state
+has out "^  mpirun --allow-run-as-root -n 8 frugal train 'my Run.yaml' .* train.shard=state "
+has out '^  command -v mpirun '
+run 0 manifest "my Run.yaml" $to --for kubernetes --machine p4d.24xlarge --on-demand --gpus 8 --image reg/frugal:1
+has out 'command: \["mpirun"\]'
+has out 'args: \["--allow-run-as-root", "-n", "8", "frugal", "train", '
+has out 'nvidia.com/gpu: "8"'
+run 1 manifest "my Run.yaml" $to --for skypilot --machine p4d.24xlarge --gpus 16 train.batch=16 # on two machines: Slurm alone starts them
+has err 'no row of the plan'
+
 run 2 manifest "my Run.yaml" --for slurm
 has err 'checkpoint.dir'
 run 2 manifest "my Run.yaml" --for skypilot

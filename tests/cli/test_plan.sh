@@ -109,7 +109,7 @@ fi
 # Models that others train, several runs, smaller ones.
 run 0 plan llama-3-8b --tokens 1e11 --on lambda
 has out '^llama-3-8b: 8.03 G parameters; '
-has out 'frugal is untried on several .*(use FSDP or ZeRO-3|torchrun)'
+has out 'train.shard=(none|state|all): .* Nobody has timed frugal on several GPUs yet'
 has out 'assuming 524,288 tokens per step'
 run 0 plan gpt2 --target 3.2
 has out 'tokens for a loss of 3.2 by the law of'
@@ -269,14 +269,57 @@ has err 'A step of 64 samples is shared by at most 64 GPUs; a larger --batch all
 
 # Every row that frugal cannot run is marked, and no other.
 run 0 plan gpt2 --tokens 1e10 --json
-awk -F, '/"event":"plan"/ { many = ($0 !~ /"gpus":1,/); no = /"frugal_trains_it":false/
-  old = ($0 ~ /aws g4dn|aws p3dn|RTX5090/); if ((many || old) != no) exit 1 }' out || fail 'a row has a wrong mark'
+awk -F, '/"event":"plan"/ { no = /"frugal_trains_it":false/
+  old = ($0 ~ /aws g4dn|aws p3dn|RTX5090/); if (old != no) exit 1 }' out || fail 'a row has a wrong mark'
 
 run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 1 --json
 has out '"machine":"aws c7i.48xlarge","machines":[2-9].*"frugal_trains_it":true'
 run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 0.3
-lacks out 'frugal itself cannot train|frugal is untried'
-has out 'A copy on each machine: `frugal launch --hosts A,B` or mpirun'
+lacks out 'frugal itself cannot train|Nobody has timed'
+has out 'train.shard=(none: each machine holds everything|state: .* over the machines|all: .* over the machines)'
+
+# Which sharding: as it was given, or the best. The command says it, and for several machines how they are named.
+cat >several.yaml <<YAML
+data: {kind: text, path: "$top/README.md", context: 64}
+model: {kind: gpt, depth: 2, width: 128, heads: 2}
+train: {batch: 64, steps: 2000}
+YAML
+on='--machine p4d.24xlarge --on-demand'
+run 0 plan several.yaml $on --gpus 16 train.shard=all train.shard_over=machine
+has out '^ +1 .* all/m +[0-9.]+ MB '
+has out '^  frugal launch --hosts "[$]HOSTS" several.yaml .*train.micro_batch=[0-9]+ .*train.shard=all train.shard_over=machine run.machine=aws/p4d.24xlarge'
+has out '^  HOSTS names the 2 machines, with 8 ranks on each: A:8,B:8'
+has out 'shared out over the GPUs of each machine, and each machine holds a copy'
+run 0 plan several.yaml $on --gpus 16 train.shard=state train.shard_over=all --json
+has out '"shard":"state","shard_over":"all",.*"frugal_trains_it":true,.*"memory_exact":true'
+run 0 plan several.yaml $on --gpus 8 train.shard=all
+has out '^  mpirun -n 8 frugal train several.yaml .*train.shard=all train.shard_over=all '
+run 0 plan several.yaml $on --gpus 1 train.shard=all
+has out '^  frugal train several.yaml '
+
+# A row is what the trainer can run: its settings as they are printed, compiled for as many ranks, and two of them trained.
+for shard in none state 'state machine' all 'all machine'; do
+  over=default
+  [ "$shard" = "${shard% *}" ] || over=${shard#* }
+  run 0 plan several.yaml $on --gpus 16 train.shard="${shard% *}" train.shard_over=$over
+  settings=$(sed -nE 's/^  frugal launch .* several.yaml (train.*) run.machine.*/\1/p' out)
+  # shellcheck disable=SC2086
+  run 0 show several.yaml --ranks 2x8 ${settings:-missing} train.precision=fp32
+done
+# The run file's train.shard_over would be refused with train.shard=none.
+sed 's/batch: 64,/batch: 64, shard: state, shard_over: machine,/' several.yaml >over.yaml
+run 0 plan over.yaml $on --gpus 8
+has out '^  mpirun -n 8 frugal train over.yaml .*train.shard=none train.shard_over=default '
+launcher=$(command -v mpirun.openmpi)
+for shard in none state all; do
+  [ -n "$launcher" ] || break
+  run 0 plan several.yaml $on --gpus 2 train.shard=$shard
+  settings=$(sed -nE 's/^  mpirun -n 2 frugal train several.yaml (train.*) run.machine.*/\1/p' out)
+  # shellcheck disable=SC2086
+  "$launcher" --allow-run-as-root --oversubscribe -n 2 "$frugal" train several.yaml ${settings:-missing} train.precision=fp32 \
+    train.steps=2 --json >out 2>err || fail "the row of train.shard=$shard does not train"
+  has out '"event":"done".*"ranks":2'
+done
 
 # Dollars follow from the figures beside them: $/hour x billed hours + storage, each as exact as it is printed.
 for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl --tokens 3.36e10 --runs 3'; do

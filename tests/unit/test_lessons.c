@@ -30,8 +30,9 @@ static struct world world_new(struct arena *perm)
 
 struct story { /* of a run: 100 steps */
     const char *device, *precision, *rates, *boot, *settings;
-    f64         told_s, took_s; /* of a step */
-    f64         waited_s;       /* for data, in all */
+    f64         told_s, took_s;              /* of a step */
+    f64         waited_s;                    /* for data, in all */
+    i64         ranks, machines, sent_bytes; /* several, which sent for a second */
 };
 
 static void put(struct world *w, enum ledger_table table, const void *row)
@@ -61,6 +62,10 @@ static void tell(struct world *w, struct story t)
     s.begin_wall_ns           = t.boot ? s_ns : w->made * 1000000 * s_ns;
     s.step                    = 100;
     s.samples                 = 1600;
+    s.ranks                   = t.ranks;
+    s.machines                = t.machines;
+    s.sent_bytes              = t.sent_bytes;
+    s.exchange_ns             = t.ranks ? s_ns : 0;
     segment_set_terms(&s, ns);
     p.id     = s.id;
     p.run    = run.id;
@@ -162,6 +167,52 @@ TEST(plans_are_found_by_settings)
     p.made_wall_ns = INT64_MAX; /* too late */
     put(&w, LEDGER_TABLE_prediction, &p);
     CHECK_EQ(pace(&w, "a processor", "fp32", "table").runs, 0);
+    ledger_close(w.l);
+}
+
+/* What ranks sent each other over a network, one on each machine, is its rate; of two on a machine a part never left it. Steps
+ * of several ranks, which wait for one another, teach no pace. */
+TEST(ranks_teach_what_the_network_gives)
+{
+    struct world w   = world_new(perm);
+    const char  *c7i = "train.lr=0.1\nrun.machine=aws/c7i.48xlarge\n",
+               *c7a  = "run.machine=aws/c7a.4xlarge\n";
+    tell(&w, (struct story){ .told_s     = 0.1,
+                             .took_s     = 0.9,
+                             .settings   = c7i,
+                             .ranks      = 2,
+                             .machines   = 2,
+                             .sent_bytes = 900000000 });
+    tell(&w, (struct story){ .told_s     = 0.1,
+                             .took_s     = 0.9,
+                             .settings   = c7i,
+                             .ranks      = 4,
+                             .machines   = 4,
+                             .sent_bytes = 1000000000 });
+    tell(&w, (struct story){ .told_s     = 0.1,
+                             .took_s     = 0.9,
+                             .settings   = c7i,
+                             .ranks      = 3,
+                             .machines   = 3,
+                             .sent_bytes = 1100000000 });
+    tell(&w, (struct story){ .told_s     = 0.1,
+                             .took_s     = 0.9,
+                             .settings   = c7i,
+                             .ranks      = 8,
+                             .machines   = 4,
+                             .sent_bytes = 90000 });
+    tell(&w, (struct story){ .told_s     = 0.1,
+                             .took_s     = 0.9,
+                             .settings   = c7a,
+                             .ranks      = 4,
+                             .machines   = 2,
+                             .sent_bytes = 90000 });
+    struct lessons *l   = learn(&w);
+    struct lesson   net = lesson_net_bytes_s(l, STR("aws/c7i.48xlarge"));
+    CHECK_EQ(net.runs, 3);
+    CHECK_NEAR(net.value, 1e9, 1);
+    CHECK_EQ(lesson_net_bytes_s(l, STR("aws/c7a.4xlarge")).runs, 0);
+    CHECK_EQ(lesson_pace(l, STR("a processor"), STR("fp32"), STR("table")).runs, 0);
     ledger_close(w.l);
 }
 

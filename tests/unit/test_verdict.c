@@ -36,6 +36,26 @@ TEST(the_largest_part_beyond_its_limit_binds)
     CHECK_EQ(bound_of(e, perm), BOUND_communication);
     e.threads = 2; /* in the processor's own memory */
     CHECK_EQ(bound_of(e, perm), BOUND_checkpoint);
+    e.split.ns[PART_exchange] = 30; /* with other ranks */
+    CHECK_EQ(bound_of(e, perm), BOUND_communication);
+}
+
+/* Rank 0 is the slowest and never waits: the others' wait binds, and the verdict says for whom. */
+TEST(the_slowest_rank_is_named)
+{
+    struct evidence e = with_parts(95, 5, 0, 0);
+    e.slowest         = 2;
+    e.waited_ns       = 9;
+    CHECK_EQ(bound_of(e, perm), BOUND_data);
+    e.waited_ns      = 24;
+    struct verdict v = verdict_of(&e, perm);
+    CHECK_EQ(v.bound, BOUND_waiting);
+    CHECK_STR(verdict_text(&v, perm),
+              "waiting bound: waiting for rank 2, the slowest, takes 24 % of the time");
+    e.waited_ns              = 0; /* while the run goes on */
+    e.split.ns[PART_slowest] = 25;
+    v                        = verdict_of(&e, perm);
+    CHECK_STR(verdict_text(&v, perm), "waiting bound: it takes 20 % of the time");
 }
 
 TEST(arithmetic_is_bound_by_what_it_uses_most_of)

@@ -25,6 +25,17 @@ static enum status done(struct ranks *r, struct timed t, enum status st, const s
     return st;
 }
 
+/* Of parts [begin[i], begin[i + 1]): the others' of what this rank holds; its own, to each of them. */
+static void note_exchange(struct ranks *r, const i64 *begin)
+{
+    whole(r)->sent_bytes += begin[r->count] - begin[0] - (begin[r->rank + 1] - begin[r->rank]);
+}
+
+static void note_gather(struct ranks *r, const i64 *begin)
+{
+    whole(r)->sent_bytes += (begin[r->rank + 1] - begin[r->rank]) * (r->count - 1);
+}
+
 static enum status failed(struct ranks *r) { return whole(r)->failed.status; }
 
 static void cut(const struct ranks *r, i64 count, i64 item, i64 *begin)
@@ -79,6 +90,8 @@ enum status ranks_reduce(struct ranks *r, enum ranks_join how, enum dtype dtype,
         if (st) break;
         join(r, how, dtype, work, own, chunk + begin[r->rank]);
         st = r->table->gather(r, chunk, begin, &e);
+        note_exchange(r, begin);
+        note_gather(r, begin);
     }
     return done(r, t, st, &e);
 }
@@ -108,6 +121,7 @@ enum status ranks_reduce_scatter(struct ranks *r, enum dtype dtype, const void *
         for (i32 i = 0; i <= r->count; i++) begin[i] = i * now * item;
         st = r->table->exchange(r, packed, begin, work, &e);
         if (!st) join(r, RANKS_SUM, dtype, work, now, (u8 *)to + at * item);
+        note_exchange(r, begin);
     }
     return done(r, t, st, &e);
 }
@@ -117,6 +131,7 @@ enum status ranks_gather_parts(struct ranks *r, void *data, const i64 *begin)
     if (failed(r)) return failed(r);
     struct timed t = begin_timed();
     struct err   e = { 0 };
+    note_gather(r, begin);
     return done(r, t, r->table->gather(r, data, begin, &e), &e);
 }
 

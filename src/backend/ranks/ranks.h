@@ -41,14 +41,15 @@ struct ranks {
     i32                       machines;
     const u64 *
         machine_of; /* by rank: equal where ranks share a machine, as train.shard_over=machine has it */
-    struct ranks
-        *whole; /* of whom these are some; NULL: these are all. It has `failed` and `busy_ns` */
-    i32  group; /* of several of its kind: which */
+    struct ranks           *
+        whole; /* of whom these are some; NULL: these are all. It has `failed`, `busy_ns` and `sent_bytes` */
+    i32           group;            /* of several of its kind: which */
     struct ranks *over[OVER_COUNT]; /* by enum ranks_over; NULL: there is no such group */
     struct err    failed;
     bool          speaks; /* for all of them: rank 0, or who is left */
     bool          shown;  /* nobody is there: alike.h */
-    i64 busy_ns; /* spent in these calls, waiting included: communication that nothing hides */
+    i64 busy_ns;    /* spent in these calls, waiting included: communication that nothing hides */
+    i64 sent_bytes; /* in them, by this rank to the others */
 };
 
 /* The ranks that an op's `over` names. */
