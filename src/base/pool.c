@@ -13,7 +13,6 @@
 #include "base/pool.h"
 #include "base/os_int.h"
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -68,7 +67,6 @@ static bool spin_until(atomic_llong *counter, bool is, i64 value, i64 patience_n
             if ((atomic_load_explicit(counter, memory_order_acquire) == value) == is) return true;
             cpu_pause();
         }
-        sched_yield(); /* the one we wait for may need our core */
     } while (os_clock_ns(CLOCK_MONOTONIC) - begin < patience_ns);
     return false;
 }
