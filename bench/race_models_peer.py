@@ -1,6 +1,6 @@
 """PyTorch's side of `bench/run race ranker encoder`: the same models on the same samples, Adam at its best learning rate.
 
-    race_models_peer.py ranker FOLDER TARGET dense|sparse RATE STEPS SEED         FOLDER: what build/bench_clicks wrote
+    race_models_peer.py ranker FOLDER TARGET dense|sparse RATE STEPS SEED [BATCH] FOLDER: what build/bench_clicks wrote
     race_models_peer.py encoder FILE,FILE,... TARGET dense RATE STEPS SEED [BATCH]    a file a class, a line a sample
 
 ranker: a table of 26 x 1,000 rows of 16, 429-256-64-1, batch 2,048, shuffled samples, metric AUC; sparse: the table has
