@@ -1,11 +1,11 @@
 """PyTorch's side of `bench/run race ranker encoder`: the same models on the same samples, Adam at its best learning rate.
 
-    race_models_peer.py ranker FOLDER TARGET dense|sparse RATE STEPS SEED         FOLDER: what build/bench_clicks wrote
-    race_models_peer.py encoder FILE,FILE,... TARGET dense RATE STEPS SEED        a file a class, a line a sample
+    race_models_peer.py ranker FOLDER TARGET dense|sparse RATE STEPS SEED [BATCH] FOLDER: what build/bench_clicks wrote
+    race_models_peer.py encoder FILE,FILE,... TARGET dense RATE STEPS SEED [BATCH]    a file a class, a line a sample
 
 ranker: a table of 26 x 1,000 rows of 16, 429-256-64-1, batch 2,048, shuffled samples, metric AUC; sparse: the table has
 SparseAdam, which moves the rows of a step alone. encoder: BERT's block,
-2 x 64, 4 heads, bytes of a line, at most 24, batch 128, each batch padded to its longest line, AdamW with decay 0.01,
+2 x 64, 4 heads, bytes of a line, at most 24, batch 128 (BATCH), each batch padded to its longest line, AdamW with decay 0.01,
 metric accuracy. RATE falls to 0 by a cosine over STEPS after a warm-up of a twentieth. Every twentieth of STEPS the held-out samples are
 evaluated, and the first evaluation at or above TARGET ends it. Prints one JSON object: reached, steps, value, curve ([seconds,
 value] of each evaluation), and seconds from the start of the process; evaluations before the last one are taken off all
@@ -158,10 +158,11 @@ class Lines:
         return right / len(y)
 
 
-def main(kind, path, target, tables, rate, steps, seed):
+def main(kind, path, target, tables, rate, steps, seed, batch=None):
     target, rate, steps = float(target), float(rate), int(steps)
     torch.manual_seed(int(seed))
     task = {"ranker": Clicks, "encoder": Lines}[kind](path, tables)
+    task.batch = int(batch or task.batch)
     optimisers, order, curve, spent, value = task.optimisers(rate), [], [], 0.0, -math.inf
     warm = max(1, int(WARMUP * steps))
     for step in range(steps):

@@ -1,12 +1,12 @@
 """PyTorch's side of `bench/run race fashion`: the form of the fast CIFAR-10 runs (Jordan 2024, airbench) on Fashion-MNIST, in our own words.
 
-    race_peer_pictures.py DIR TARGET gpu|cpu eager|compiled SEED [KEY=VALUE...]
+    race_peer_pictures.py DIR TARGET gpu|cpu eager|compiled|bf16 SEED [KEY=VALUE...]
 
 A frozen first convolution that whitens 2 x 2 patches, three stages of two convolutions that begin as the identity, batch norm with a
 bias alone, gelu; SGD with Nesterov momentum, a rate of its own for the biases, a triangle of a schedule, smoothed labels, pictures moved
 by up to two pixels and mirrored in every second epoch, a moving average of the weights that is looked ahead to, evaluation over six
 views; half precision and channels last. All pictures lie on the device. On a processor, where that network is too large for the target: three
-convolutions with batch norm and pooling as in bench/race/fashion_cpu.yaml, AdamW over one cycle, smoothed labels, pictures as they are.
+convolutions with batch norm and pooling as in bench/race/fashion_cpu.yaml, AdamW over one cycle, smoothed labels, pictures as they are; bf16: eager, under autocast.
 KEY=VALUE: epochs, batch, lr, widths=64,256,256, views=1|2|6, average=0|1, moved, mirrored=0|1. Prints one JSON object: reached, epochs, accuracy, and
 seconds from the start of the process; `steps_s` are those of the steps alone.
 """
@@ -74,8 +74,8 @@ def small(widths):
     layers = []
     for i, (before, width) in enumerate(zip([1, *widths], widths)):
         pool = [nn.MaxPool2d(2)] if i < 2 else []
-        layers += [nn.Conv2d(before, width, 3, padding="same", bias=False), *pool, nn.BatchNorm2d(width), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(49 * widths[-1], 10))
+        layers += [nn.Conv2d(before, width, 3, padding=0 if i == 1 else "same", bias=False), *pool, nn.BatchNorm2d(width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(36 * widths[-1], 10))
 
 
 def batches(x, y, size, epoch, mirrored, most):
@@ -162,7 +162,9 @@ def main(folder, target, kind, mode, seed, *more):
             part = step / steps
             for group in optimiser.param_groups:
                 group["lr"] = group["full"] * shape(part)
-            loss(run(x), y).backward()
+            with torch.autocast(device, torch.bfloat16, enabled=mode == "bf16"):
+                scores = run(x)
+            loss(scores.to(low), y).backward()
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
             step += 1

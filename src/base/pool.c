@@ -1,15 +1,18 @@
-/* pool.c - persistent threads around one counter of blocks to hand out.
+/* pool.c - persistent threads, each with a share of the blocks, and help from whoever is done with his own.
  *
- * A thread owns block n when it takes the counter `unclaimed` from n + 1 to n. Only then does
- * it read the job, and the caller replaces the job only when `unfinished` is 0, that is, when
- * every owner has reported. So a late thread can never mix two jobs, whatever it saw before.
+ * Worker w's share are the blocks from w / threads of all on. Jobs of a step cut the same rows into blocks in
+ * the same order, so a thread finds in its caches what it wrote a moment ago; with one counter for all,
+ * half of it lay in another core's, which may be on another die.
+ *
+ * A thread owns a block when it takes the counter of a share from n + 1 to n. Only then does it read
+ * the job, and the caller replaces the job only when `unfinished` is 0, that is, when every owner
+ * has reported. So a late thread can never mix two jobs, whatever it saw before.
  * Whoever finds nothing to do spins a little, then sleeps; the flag "I sleep" and the counter it
  * sleeps on are written and read in opposite order on the two sides, all sequentially
  * consistent, so a wake-up cannot be lost. */
 #include "base/pool.h"
 #include "base/os_int.h"
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -17,16 +20,23 @@ enum { POOL_THREADS_MAX = 1024 };
 
 static const i64 spin_ns = 30000; /* about one small kernel of a training step */
 
+struct share {
+    _Alignas(64) atomic_llong left; /* blocks of it that nobody has taken yet */
+};
+
 struct pool {
-    _Alignas(64) atomic_llong unclaimed;  /* blocks nobody has taken yet; -1: time to go home */
+    _Alignas(64) atomic_llong posted;     /* jobs so far; -1: time to go home */
     _Alignas(64) atomic_llong unfinished; /* blocks not yet reported done */
     _Alignas(64) pool_fn *fn;             /* the job: constant while unfinished > 0 */
-    void       *context;
-    atomic_bool running;
-    atomic_int  workers_asleep;
-    atomic_bool caller_asleep;
-    i64         spin_ns; /* 0 when we are more threads than cores: then spinning is in the way */
-    i32         threads;
+    void         *context;
+    i64           blocks;
+    struct share *shares; /* one a thread that was asked for */
+    i32           asked;
+    atomic_bool   running;
+    atomic_int    workers_asleep;
+    atomic_bool   caller_asleep;
+    i64           spin_ns; /* 0 when we are more threads than cores: then spinning is in the way */
+    i32           threads;
     pthread_mutex_t lock; /* held only around falling asleep and waking others */
     pthread_cond_t  work_came, work_done;
     pthread_t      *ids;
@@ -46,38 +56,46 @@ static void cpu_pause(void)
 #endif
 }
 
-static bool is_zero(i64 v) { return v == 0; }
-static bool is_not_zero(i64 v) { return v != 0; }
-
-/* Whether *counter became `ready` before our patience ended. */
-static bool spin_until(atomic_llong *counter, bool (*ready)(i64), i64 patience_ns)
+/* Whether *counter became (is = true) or ceased to be (false) `value` before our patience ended. */
+static bool spin_until(atomic_llong *counter, bool is, i64 value, i64 patience_ns)
 {
-    if (ready(atomic_load_explicit(counter, memory_order_acquire))) return true;
+    if ((atomic_load_explicit(counter, memory_order_acquire) == value) == is) return true;
     if (patience_ns == 0) return false;
     i64 begin = os_clock_ns(CLOCK_MONOTONIC);
     do {
         for (int i = 0; i < 16; i++) {
-            if (ready(atomic_load_explicit(counter, memory_order_acquire))) return true;
+            if ((atomic_load_explicit(counter, memory_order_acquire) == value) == is) return true;
             cpu_pause();
         }
-        sched_yield(); /* the one we wait for may need our core */
     } while (os_clock_ns(CLOCK_MONOTONIC) - begin < patience_ns);
     return false;
 }
 
-/* Takes and runs blocks until none is left, then reports them all at once. */
+/* The first block of a share. */
+static i64 share_begin(const struct pool *p, i32 share) { return p->blocks * share / p->threads; }
+
+/* Takes and runs blocks of a share until none is left; how many. */
+static i64 work_share(struct pool *p, i32 share, i32 worker)
+{
+    i64           done    = 0;
+    atomic_llong *counter = &p->shares[share].left;
+    long long     left    = atomic_load_explicit(counter, memory_order_relaxed);
+    while (left > 0) {
+        if (!atomic_compare_exchange_weak_explicit(counter, &left, left - 1, memory_order_acquire,
+                                                   memory_order_relaxed))
+            continue;
+        p->fn(p->context, share_begin(p, share) + left - 1, worker);
+        done++;
+        left = atomic_load_explicit(counter, memory_order_relaxed);
+    }
+    return done;
+}
+
+/* One's own share, then what is left of the others'; reports them all at once. */
 static void work(struct pool *p, i32 worker)
 {
-    i64       done = 0;
-    long long left = atomic_load_explicit(&p->unclaimed, memory_order_relaxed);
-    while (left > 0) {
-        if (!atomic_compare_exchange_weak_explicit(&p->unclaimed, &left, left - 1,
-                                                   memory_order_acquire, memory_order_relaxed))
-            continue;
-        p->fn(p->context, left - 1, worker);
-        done++;
-        left = atomic_load_explicit(&p->unclaimed, memory_order_relaxed);
-    }
+    i64 done = 0;
+    for (i32 i = 0; i < p->asked; i++) done += work_share(p, (worker + i) % p->asked, worker);
     if (done == 0 || atomic_fetch_sub(&p->unfinished, done) != done) return;
     if (atomic_load(&p->caller_asleep)) {
         pthread_mutex_lock(&p->lock);
@@ -86,11 +104,11 @@ static void work(struct pool *p, i32 worker)
     }
 }
 
-static void sleep_until_work(struct pool *p)
+static void sleep_until_work(struct pool *p, i64 seen)
 {
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->workers_asleep, 1);
-    while (atomic_load(&p->unclaimed) == 0) pthread_cond_wait(&p->work_came, &p->lock);
+    while (atomic_load(&p->posted) == seen) pthread_cond_wait(&p->work_came, &p->lock);
     atomic_fetch_sub(&p->workers_asleep, 1);
     pthread_mutex_unlock(&p->lock);
 }
@@ -108,17 +126,17 @@ static void *worker_main(void *argument)
 {
     struct worker *w = argument;
     struct pool   *p = w->pool;
-    while (atomic_load(&p->unclaimed) >= 0) {
+    for (i64 seen; (seen = atomic_load(&p->posted)) >= 0;) {
         work(p, w->index);
-        if (!spin_until(&p->unclaimed, is_not_zero, p->spin_ns)) sleep_until_work(p);
+        if (!spin_until(&p->posted, false, seen, p->spin_ns)) sleep_until_work(p, seen);
     }
     return NULL;
 }
 
-/* Publishes a new value of `unclaimed` and wakes as many sleepers as can be useful. */
-static void announce(struct pool *p, i64 unclaimed, i64 wanted)
+/* Publishes a new value of `posted` and wakes as many sleepers as can be useful. */
+static void announce(struct pool *p, i64 posted, i64 wanted)
 {
-    atomic_store(&p->unclaimed, unclaimed);
+    atomic_store(&p->posted, posted);
     if (atomic_load(&p->workers_asleep) == 0) return;
     pthread_mutex_lock(&p->lock);
     i64 wake = MIN(wanted, atomic_load(&p->workers_asleep));
@@ -132,6 +150,8 @@ struct pool *pool_open(struct arena *perm, i32 threads)
     threads        = MIN(threads, POOL_THREADS_MAX);
     struct pool *p = NEW(perm, struct pool, 1);
     p->ids         = NEW(perm, pthread_t, threads);
+    p->shares      = NEW(perm, struct share, threads);
+    p->asked       = threads;
     p->spin_ns     = threads > pool_machine_threads() ? 0 : spin_ns;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work_came, NULL);
@@ -172,10 +192,14 @@ void pool_run(struct pool *p, i64 blocks, pool_fn *fn, void *context)
     } else {
         p->fn      = fn;
         p->context = context;
+        p->blocks  = blocks;
         atomic_store(&p->unfinished, blocks);
-        announce(p, blocks, blocks - 1);
+        for (i32 i = 0; i < p->threads; i++)
+            atomic_store_explicit(&p->shares[i].left, share_begin(p, i + 1) - share_begin(p, i),
+                                  memory_order_release);
+        announce(p, atomic_load(&p->posted) + 1, blocks - 1);
         work(p, 0);
-        if (!spin_until(&p->unfinished, is_zero, p->spin_ns)) sleep_until_done(p);
+        if (!spin_until(&p->unfinished, true, 0, p->spin_ns)) sleep_until_done(p);
     }
     atomic_store(&p->running, false);
 }

@@ -50,6 +50,34 @@ TEST(every_block_runs_exactly_once)
     }
 }
 
+struct pair { /* of blocks that wait for each other */
+    atomic_int begun[2];
+    i32        worker[2];
+};
+
+static void wait_for_the_other(void *context, i64 block, i32 worker)
+{
+    struct pair *p   = context;
+    p->worker[block] = worker;
+    atomic_store(&p->begun[block], 1);
+    while (!atomic_load(&p->begun[1 - block])) sched_yield();
+}
+
+/* What a thread wrote in one job lies in its caches in the next. */
+TEST(a_thread_has_the_same_share_in_each_job)
+{
+    struct pool *pool = pool_open(perm, 2);
+    for (int turn = 0; turn < 200; turn++) {
+        struct pair p = { 0 };
+        if (pool_threads(pool) < 2) break; /* the system refused one */
+        if (turn % 10 == 0) nap(100000);   /* it sleeps */
+        pool_run(pool, 2, wait_for_the_other, &p);
+        CHECK_EQ(p.worker[0], 0);
+        CHECK_EQ(p.worker[1], 1);
+    }
+    pool_close(pool);
+}
+
 TEST(sleepers_are_woken)
 {
     struct tally t = { .pool = pool_open(perm, 3), .seen = NEW(perm, i32, 8) };
