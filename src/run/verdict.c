@@ -47,13 +47,6 @@ static f64 saving(const struct evidence *e)
     return fmax(part_of(e, PART_checkpoint), e->saving_s / total_s(e)); /* NaN: the other one */
 }
 
-/* Each rank has its own clock, and the slowest never waits: the others' figure is what is lost. */
-static f64 waiting(const struct evidence *e)
-{
-    f64 told = (f64)e->waited_ns / fmax((f64)split_sum(&e->split), 1);
-    return fmax(part_of(e, PART_slowest), told);
-}
-
 static f64 part_of_bound(const struct evidence *e, enum bound b)
 {
     switch (b) {
@@ -62,7 +55,8 @@ static f64 part_of_bound(const struct evidence *e, enum bound b)
     case BOUND_communication:
         return part_of(e, PART_exchange) +
                (e->threads ? 0 : part_of(e, PART_copy)); /* in memory a copy is none */
-    case BOUND_waiting: return waiting(e);
+    case BOUND_waiting: /* the slowest rank itself never waits: the others' figure counts */
+        return fmax(part_of(e, PART_slowest), 1e-9 * (f64)e->waited_ns / total_s(e));
     case BOUND_checkpoint: return saving(e);
     case BOUND_evaluation: return part_of(e, PART_evaluation);
     case BOUND_bandwidth: return e->bandwidth_part;

@@ -170,8 +170,8 @@ TEST(plans_are_found_by_settings)
     ledger_close(w.l);
 }
 
-/* What ranks sent each other over a network, one on each machine, is its rate; of two on a machine a part never left it. Steps
- * of several ranks, which wait for one another, teach no pace. */
+/* What ranks sent each other over a network, one on each machine, is its rate; of two on a machine a part never left
+ * it. Steps of several ranks, which wait for one another, teach no pace. */
 TEST(ranks_teach_what_the_network_gives)
 {
     struct world w   = world_new(perm);
