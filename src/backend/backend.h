@@ -99,7 +99,13 @@ struct backend {
     void *context;
     struct ranks
         *ranks; /* that its programs' collectives reach; NULL: it is alone. Set before `prepare` */
+    i64  weights_end;     /* in the arena, the caller's to set */
+    bool weights_changed; /* by a put or a load below it */
 };
+static inline void backend_changes(struct backend *b, i64 offset)
+{
+    b->weights_changed |= offset < b->weights_end;
+}
 
 /* Kernels that may be used: ALL, or only the naive reference (the truth, for tests). */
 enum backend_choice { BACKEND_FAST, BACKEND_REFERENCE };

@@ -27,7 +27,9 @@ struct maker { /* what later programs of fewer rows are made of */
     graph_builder        *build;
     void                 *context;
     struct plan          *plan;
-    bool *drop[PROGRAM_COUNT]; /* by value: recomputed in the largest; NULL: no such program */
+    bool                  copies;  /* of weights */
+    bool                  dropped; /* something is recomputed */
+    bool *drop[PROGRAM_COUNT];     /* by value: recomputed in the largest; NULL: no such program */
 };
 
 static struct pass_input input_of(const struct maker *m, enum program_id id)
@@ -39,6 +41,7 @@ static struct pass_input input_of(const struct maker *m, enum program_id id)
                                 .context = m->context,
                                 .batch   = batch_of(&m->config, id),
                                 .plan    = m->plan,
+                                .copies  = m->copies,
                                 .drop    = m->drop[id] };
 }
 
@@ -81,22 +84,25 @@ static enum status finish_graphs(struct arena *perm, struct maker *m, struct gra
     enum status st = STATUS_OK;
     for (enum program_id id = 0; !st && id < PROGRAM_COUNT; id++) {
         if (!graphs[id]) continue;
-        m->drop[id]          = NEW(perm, bool, graphs[id]->value_count + 1);
+        i32 count            = graphs[id]->value_count;
+        m->drop[id]          = NEW(perm, bool, count + 1);
         struct pass_input in = input_of(m, id);
         st                   = run_passes(graphs[id], STAGE_PLACED, &in, texts, scratch, err);
+        for (i32 v = 0; v < count; v++) m->dropped |= m->drop[id][v];
     }
     return st;
 }
 
-enum status compile(struct arena *perm, const struct target *target,
-                    const struct compile_config *config, graph_builder *build, void *context,
-                    struct program_set **out, struct arena scratch, struct err *err)
+static enum status compile_with(struct arena *perm, const struct target *target,
+                                const struct compile_config *config, graph_builder *build,
+                                void *context, bool copies, struct program_set **out,
+                                struct arena scratch, struct err *err)
 {
     struct graph       *graphs[PROGRAM_COUNT] = { 0 };
     struct program_set *set                   = NEW(perm, struct program_set, 1);
     struct maker       *m                     = NEW(perm, struct maker, 1);
     struct pass_list   *texts                 = config->keep_passes ? &set->passes : NULL;
-    *m             = (struct maker){ *target, *config, build, context, NULL, { 0 } };
+    *m             = (struct maker){ *target, *config, build, context, NULL, copies, false, { 0 } };
     set->maker     = m;
     set->row_share = config->row_share;
     if (texts) texts->items = NEW(perm, struct pass_text, PROGRAM_COUNT * PASSES_MAX);
@@ -106,6 +112,20 @@ enum status compile(struct arena *perm, const struct target *target,
     if (!st) st = lay_out_programs(perm, target, graphs, m->plan, scratch, err);
     *out = set;
     return st;
+}
+
+/* Without copies of weights where memory is short: a cast can be made again. */
+enum status compile(struct arena *perm, const struct target *target,
+                    const struct compile_config *config, graph_builder *build, void *context,
+                    struct program_set **out, struct arena scratch, struct err *err)
+{
+    if (may_keep_copies(config, target)) {
+        struct err  why;
+        enum status st =
+            compile_with(perm, target, config, build, context, true, out, scratch, &why);
+        if (!st && !(*out)->maker->dropped) return STATUS_OK;
+    }
+    return compile_with(perm, target, config, build, context, false, out, scratch, err);
 }
 
 /* --- fewer rows --- */

@@ -17,6 +17,7 @@ struct pass_input {
     struct plan                 *plan;  /* STAGE_PLACED */
     bool                        *drop; /* STAGE_PLACED, by value: what is not kept. Recomputation */
     bool                         decided; /* fills it, unless it was filled for more rows */
+    bool                         copies;  /* products read copies of weights: copies.c */
 };
 
 /* Between the two, what persists in all programs gets its place. */
@@ -48,7 +49,7 @@ enum status run_passes(struct graph *g, enum pass_stage stage, const struct pass
 
 rule_fn rule_deal, rule_early, rule_ahead, rule_shard, rule_build, rule_freeze, rule_hidden,
     rule_tables, rule_differentiate, rule_remove_dead, rule_precision, rule_fp8, rule_accumulate,
-    rule_update, rule_square, rule_recompute, rule_fuse;
+    rule_update, rule_square, rule_recompute, rule_fuse, rule_copies;
 
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
@@ -59,6 +60,14 @@ enum status add_gradients(struct graph *g, struct err *err);
 /* Keeps activations and what products read in the low type of the configuration: precision.c. */
 enum status assign_precision(struct graph *g, const struct compile_config *c, struct arena scratch,
                              struct err *err);
+
+/* Copies of weights in the low type, which stay from update to update: copies.c. */
+bool may_keep_copies(const struct compile_config *c, const struct target *target);
+/* Casts of weights give way to copies. */
+enum status read_copies(struct graph *g, struct arena scratch, struct err *err);
+struct str  copy_source(const struct value *v); /* the weight whose copy it is; empty: it is none */
+/* In the update: all of them, of so many numbers; -1: the programs read none. */
+i32 copies_range(struct graph *g, const struct graph *train, i64 count);
 
 /* Loss scaling, for fp16: loss_scale.c. The seed times the scale, for the way back. */
 i32 scaled_seed(struct graph *g, const struct compile_config *c, i32 seed);

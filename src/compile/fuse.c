@@ -45,8 +45,9 @@ static const struct value nobody = { .kind = VALUE_TEMP, .node = -1 };
 struct fuser {
     struct graph *g;
     u32           patterns;
-    i32          *now;   /* by value: what stands for it; itself at first */
-    i32          *reads; /* by value: nodes that read it, and one for the host */
+    bool          tables; /* their gradients, too */
+    i32          *now;    /* by value: what stands for it; itself at first */
+    i32          *reads;  /* by value: nodes that read it, and one for the host */
 };
 
 static i32 now(const struct fuser *f, i32 value)
@@ -167,11 +168,38 @@ static bool try_operand(struct fuser *f, const struct node *map, i32 at)
     return true;
 }
 
+/* A table's gradient as its rows' is added to what the head gave it: where that lies, and only to the rows that were
+ * read. */
+static bool try_table(struct fuser *f, const struct node *add, i32 at)
+{
+    struct graph *g    = f->g;
+    i32           rows = now(f, add->in[at]), other = now(f, add->in[1 - at]);
+    i32           index = g->values[rows].node;
+    if (index < 0 || g->nodes[index].op != OP_EMBEDDING_GRAD || f->reads[rows] != 1) return false;
+    struct node *host = &g->nodes[index];
+    if (host->in_count != 2 || !there_at(g, other, index) ||
+        !type_eq(g->values[other].type, g->values[rows].type))
+        return false;
+    i32 *in = NEW(g->perm, i32, 3);
+    memcpy(in, host->in, 2 * sizeof *in);
+    in[2]                = other;
+    host->in             = in;
+    host->in_count       = 3;
+    g->values[rows].kind = g->values[add->out].kind;
+    g->values[rows].name = g->values[add->out].name;
+    g->values[add->out]  = nobody;
+    f->now[add->out]     = rows;
+    f->reads[rows]       = f->reads[add->out];
+    return true;
+}
+
 static void fuse_maps(struct fuser *f)
 {
     for (i32 i = 0; i < f->g->node_count; i++) {
         const struct node map = f->g->nodes[i]; /* values, not nodes, may move */
         if (!op_is_map(map.op) || map.at.then.count) continue;
+        if (f->tables && map.op == OP_ADD && (try_table(f, &map, 1) || try_table(f, &map, 0)))
+            continue;
         if (!try_operand(f, &map, 0) && commutes(map.op)) try_operand(f, &map, 1);
     }
 }
@@ -232,10 +260,10 @@ static void count_reads(struct fuser *f)
 void fuse(struct graph *g, u32 patterns, const struct target *target, struct arena scratch)
 {
     patterns &= ~target->fusions_off;
-    if (patterns & FUSE_LOSS && target->loss_part_bytes)
-        join_loss(g, target->loss_part_bytes, scratch);
+    bool loss = patterns & FUSE_LOSS && target->loss_part_bytes;
+    if (loss) join_loss(g, target->loss_part_bytes, scratch);
     i32          values = g->value_count + g->node_count * OP_OUT_MAX + 1;
-    struct fuser f      = { .g = g, .patterns = patterns };
+    struct fuser f      = { .g = g, .patterns = patterns, .tables = loss };
     f.now               = NEW(&scratch, i32, values);
     f.reads             = NEW(&scratch, i32, values);
     count_reads(&f);

@@ -41,7 +41,8 @@ bool plan_deals(const struct plan *p, struct str param)
 static bool is_range(const struct plan *p, const struct graph *g, const struct value *v)
 {
     bool own = v->kind == VALUE_STATE && str_find(v->name, '/') < 0;
-    return (g == p->update || g == p->square) && v->kind <= VALUE_STATE && !own && !v->sparse_rows;
+    bool of  = v->kind <= VALUE_STATE || v->kind == VALUE_CACHE;
+    return (g == p->update || g == p->square) && of && !own && !v->sparse_rows;
 }
 
 /* Every name once; inputs and outputs keep their largest type. Ranges have no place of their own,
@@ -50,7 +51,7 @@ static enum status collect(struct plan *p, const struct graph *g, struct err *er
 {
     for (i32 i = 0; i < g->value_count; i++) {
         const struct value *v = &g->values[i];
-        if (v->kind == VALUE_TEMP || is_range(p, g, v)) continue;
+        if (v->kind == VALUE_TEMP || is_range(p, g, v) || copy_source(v).len) continue;
         struct persistent *known = plan_find(p, v->name);
         if (!known) {
             ASSERT(p->set->persistent_count < p->persistents_max);
@@ -172,6 +173,20 @@ static i64 range_offset(struct plan *p, struct str name)
     return plan_find(p, r.of)->offset + skip - p->group_begin[state_begin(r)];
 }
 
+/* A weight's copy lies among the others as the weight does among those with decay. */
+static i64 copy_offset(struct plan *p, struct str weight)
+{
+    i64 numbers = (plan_find(p, weight)->offset - p->group_begin[GROUP_DECAY]) / 4;
+    return plan_find(p, STR("adam.copies"))->offset + 2 * numbers;
+}
+
+static i64 persistent_offset(struct plan *p, const struct graph *g, const struct value *v)
+{
+    struct str weight = copy_source(v);
+    if (is_range(p, g, v)) return range_offset(p, v->name);
+    return weight.len ? copy_offset(p, weight) : plan_find(p, v->name)->offset;
+}
+
 static bool is_collective(const struct node *n) { return op_info(n->op)->attrs & A_ranks; }
 
 static struct program *program_new(struct arena *perm, struct plan *p, struct graph *g)
@@ -184,8 +199,7 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
         const struct value *v = &g->values[i];
         prog->offset[i]       = -1;
         if (v->kind == VALUE_TEMP) continue;
-        prog->offset[i] =
-            is_range(p, g, v) ? range_offset(p, v->name) : plan_find(p, v->name)->offset;
+        prog->offset[i] = persistent_offset(p, g, v);
     }
     for (i32 i = 0; i < g->node_count; i++) {
         if (!op_is_view(g->nodes[i].op))
@@ -193,6 +207,13 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
                 (struct instr){ .node = i, .queue = p->beside && is_collective(&g->nodes[i]) };
     }
     return prog;
+}
+
+static enum status is_taken(struct str name, struct err *err)
+{
+    return err_set(err, STATUS_USAGE,
+                   "tensor %.*s has the name of the optimiser's state; give it another",
+                   STR_ARG(name));
 }
 
 /* Optimiser state: one tensor a kind over all parameters that have it. */
@@ -204,11 +225,7 @@ static enum status add_states(struct plan *p, struct err *err)
         struct range             r     = range_of(v->name);
         struct str               name  = r.of;
         const struct persistent *known = plan_find(p, name);
-        if (known && known->kind != VALUE_STATE)
-            return err_set(err, STATUS_USAGE,
-                           "tensor %.*s has the name of the optimiser's state; "
-                           "give it another",
-                           STR_ARG(name));
+        if (known && known->kind != VALUE_STATE) return is_taken(name, err);
         if (known) continue;
         i64 item  = dtype_bytes(v->type.dtype);
         i64 count = (p->group_begin[state_end(r)] - p->group_begin[state_begin(r)]) / item;
@@ -219,6 +236,21 @@ static enum status add_states(struct plan *p, struct err *err)
             .kind = VALUE_STATE,
             .type = type_of(v->type.dtype, shape_1(count)),
         };
+    }
+    return STATUS_OK;
+}
+
+/* Copies of weights: copies.c. */
+static enum status add_copies(struct plan *p, struct err *err)
+{
+    struct str name = STR("adam.copies");
+    for (i32 i = 0; p->update && i < p->update->value_count; i++) {
+        const struct value *v = &p->update->values[i];
+        if (!copy_source(v).len) continue;
+        if (plan_find(p, name)) return is_taken(name, err);
+        ASSERT(p->set->persistent_count < p->persistents_max);
+        p->set->persistents[p->set->persistent_count++] =
+            (struct persistent){ .name = name, .kind = VALUE_CACHE, .type = v->type };
     }
     return STATUS_OK;
 }
@@ -264,7 +296,8 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     place_params(p);
     place_grads(p);
     add_owned_state(p);
-    enum status st = add_states(p, err);
+    enum status st = add_copies(p, err);
+    if (!st) st = add_states(p, err);
     if (st) return st;
     place_others(p);
     set->persistent_bytes = set->arena_bytes = p->end;

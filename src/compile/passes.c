@@ -98,6 +98,15 @@ static enum status pass_fp8(struct graph *g, const struct pass_input *in, struct
     return narrow_products(g, in->config->fp8, in->target, scratch, err);
 }
 
+static bool has_copies(const struct pass_input *in) { return in->copies; }
+
+static enum status pass_copies(struct graph *g, const struct pass_input *in, struct arena scratch,
+                               struct err *err)
+{
+    (void)in;
+    return read_copies(g, scratch, err);
+}
+
 static enum status pass_accumulate(struct graph *g, const struct pass_input *in,
                                    struct arena scratch, struct err *err)
 {
@@ -190,6 +199,7 @@ static const struct pass passes[] = {
     { "remove_dead", BATCHES, STAGE_GRAPH, NULL, pass_remove_dead, rule_remove_dead },
     { "precision", BATCHES, STAGE_GRAPH, is_low, pass_precision, rule_precision },
     { "fp8", GRADIENTS, STAGE_GRAPH, has_fp8, pass_fp8, rule_fp8 },
+    { "copies", GRADIENTS, STAGE_GRAPH, has_copies, pass_copies, rule_copies },
     { "deal", BATCHES, STAGE_GRAPH, is_dealt, pass_deal, rule_deal },
     { "early", GRADIENTS, STAGE_GRAPH, has_queue, pass_early, rule_early },
     { "accumulate", LATER, STAGE_GRAPH, NULL, pass_accumulate, rule_accumulate },

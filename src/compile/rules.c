@@ -277,6 +277,22 @@ static bool add_written(struct written *w, const struct graph *train, const stru
     return true;
 }
 
+/* No weight that has a copy is cast to its type. */
+enum status rule_copies(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                        struct err *err)
+{
+    (void)in, (void)scratch;
+    for (i32 i = 0; i < g->value_count; i++) {
+        struct str source = copy_source(&g->values[i]);
+        i32        weight = source.len ? graph_find(g, source) : -1;
+        for (i32 k = 0; weight >= 0 && k < g->node_count; k++)
+            if (g->nodes[k].op == OP_CAST && g->nodes[k].in[0] == weight &&
+                type_eq(g->values[g->nodes[k].out].type, g->values[i].type))
+                return err_set(err, STATUS_WORLD, "%.*s is cast beside its copy", STR_ARG(source));
+    }
+    return STATUS_OK;
+}
+
 /* Every trained parameter is written once, and no other. */
 enum status rule_update(const struct graph *g, const struct pass_input *in, struct arena scratch,
                         struct err *err)

@@ -108,19 +108,21 @@ i32 group_range(struct graph *g, enum value_kind kind, const char *of, const str
 }
 
 /* `count` elements: this rank's part where the group is dealt out. */
-static void update_group(struct graph *g, const struct compile_config *c, enum group which,
-                         struct type type, i32 hyper, i32 factor)
+static void update_group(struct graph *g, const struct compile_config *c, const struct graph *train,
+                         enum group which, struct type type, i32 hyper, i32 factor)
 {
     const struct optimiser_row *row = &optimisers[c->optimiser];
     struct range                r   = { .of = STR("update"), .group = which, .param = STR("") };
-    i32                         in[6], n = 0;
-    i32 sum = shard_gradient(g, which == GROUP_DECAY ? STR("grads/decay") : STR("grads/rest"));
+    i32                         in[7], n = 0;
+    i32 copies = which == GROUP_DECAY ? copies_range(g, train, shape_count(type.shape)) : -1;
+    i32 sum    = shard_gradient(g, which == GROUP_DECAY ? STR("grads/decay") : STR("grads/rest"));
     if (shard_parts(c) > 1) r.part = shard_place(c) + 1;
     in[n++] = range(g, VALUE_PARAM, r, "params", type);
     in[n++] = sum >= 0 ? sum : range(g, VALUE_GRAD, r, "grads", type);
     for (i32 i = 0; i < row->states; i++) in[n++] = range(g, VALUE_STATE, r, row->state[i], type);
-    in[n++]         = hyper;
-    in[n++]         = factor;
+    in[n++] = hyper;
+    in[n++] = factor;
+    if (copies >= 0) in[n++] = copies;
     struct attrs at = { .decay = which == GROUP_DECAY ? c->decay : 0 };
     if (op_info(row->op)->attrs & A_eps) at.eps = c->eps;
     if (op_info(row->op)->attrs & A_nesterov) at.nesterov = c->nesterov;
@@ -255,8 +257,9 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
     i32          hyper = hyper_of(g, "hyper", b.step);
     update_hiddens(g, c, train, room, b);
     for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && !g->err.status; which++) {
-        i64 count = group_count(train, which, which + 1, room) / room.parts;
-        if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, b.factor);
+        i64         count = group_count(train, which, which + 1, room) / room.parts;
+        struct type type  = type_of(dtype, shape_1(count));
+        if (count) update_group(g, c, train, which, type, hyper, b.factor);
     }
     if (room.parts > 1) shard_gather(g, c, train, room);
     update_tables(g, c, train, hyper, b.factor);

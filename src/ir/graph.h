@@ -17,7 +17,7 @@ enum value_kind {
     VALUE_GRAD,   /* gradient of a parameter */
     VALUE_STATE,  /* optimiser state */
     VALUE_BUFFER, /* other state of the model: batch-norm statistics */
-    VALUE_CACHE,  /* keys and values of sequences that are continued: of no use to anybody else */
+    VALUE_CACHE, /* made from others: keys and values of sequences, copies of weights; never saved */
     VALUE_SCALAR, /* set by the host between steps: lr, step, seed of the loss, rng */
     VALUE_INPUT,  /* a batch */
     VALUE_OUTPUT, /* read by the host: loss, metrics, logits */

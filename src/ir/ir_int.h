@@ -5,8 +5,8 @@
 
 /* shapes.c: declared by name so that a row can point at them. */
 shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shape_cast, shape_fill,
-    shape_reshape, shape_transpose, shape_concat, shape_slice, shape_dims, shape_sum,
-    shape_broadcast, shape_matmul, shape_quantise, shape_unpack, shape_matmul_fp8,
+    shape_reshape, shape_transpose, shape_concat, shape_slice, shape_dims, shape_embedding_grad,
+    shape_sum, shape_broadcast, shape_matmul, shape_quantise, shape_unpack, shape_matmul_fp8,
     shape_fp8_advance, shape_embedding, shape_layernorm, shape_layernorm_grad, shape_rmsnorm,
     shape_rmsnorm_grad, shape_add_norm, shape_batchnorm, shape_batchnorm_grad, shape_conv2d,
     shape_conv2d_grad, shape_maxpool, shape_avgpool, shape_attention, shape_attention_grad,

@@ -64,6 +64,7 @@ enum operand_bit {
     IN2  = 1 << 2,
     IN3  = 1 << 3,
     IN4  = 1 << 4,
+    IN6  = 1 << 6,
     OUT0 = 1 << 16,
     OUT1 = 1 << 17,
     OUT2 = 1 << 18,

@@ -184,6 +184,13 @@ enum status shape_dims(struct sig *s, struct err *err)
     return STATUS_OK;
 }
 
+enum status shape_embedding_grad(struct sig *s, struct err *err)
+{
+    s->out[0] = result(s, s->at->dims);
+    if (s->in_count < 3 || type_eq(s->in[2], s->out[0])) return STATUS_OK;
+    return fail_one(err, "what is added must have the result's type", s->in[2]);
+}
+
 enum status shape_sum(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0), y = { 0 };
@@ -700,7 +707,13 @@ static enum status optimiser(struct sig *s, i32 states, struct err *err)
 
 enum status shape_sgd(struct sig *s, struct err *err) { return optimiser(s, 1, err); }
 
-enum status shape_adam(struct sig *s, struct err *err) { return optimiser(s, 2, err); }
+enum status shape_adam(struct sig *s, struct err *err)
+{
+    bool fits = s->in_count < 7 || (shape_eq(in_shape(s, 6), in_shape(s, 0)) &&
+                                    (s->in[6].dtype == DT_BF16 || s->in[6].dtype == DT_F16));
+    if (!fits) return fail(err, "the copy must be like the parameter", s->in[0], s->in[6]);
+    return optimiser(s, 2, err);
+}
 
 enum status shape_muon(struct sig *s, struct err *err)
 {

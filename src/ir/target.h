@@ -45,9 +45,10 @@ struct target {
     i32         gpus;        /* that it holds; 0: it is a processor */
     i32         queues;      /* of its instructions; 2: collectives run beside others; 0: one */
     i64         align_bytes; /* of every tensor in the arena */
-    i64 loss_part_bytes;     /* logits at a time where a loss and its gradient are taken at once;
+    i64  loss_part_bytes;    /* logits at a time where a loss and its gradient are taken at once;
                                         0: they are not */
-    u32 fusions_off;         /* set of enum fusion that its backend lacks or loses by */
+    bool copies; /* weights that products read in a low type stay in it, too, between updates */
+    u32  fusions_off; /* set of enum fusion that its backend lacks or loses by */
     /* What the kernel that will run this node needs besides its operands. */
     i64 (*work_bytes)(const struct target *, const struct graph *, const struct node *);
     /* Name of that kernel, for the program's text. */

@@ -18,6 +18,7 @@ struct target target_of_gpus(void)
 {
     return (struct target){ .align_bytes     = TARGET_GPU_ALIGN_BYTES,
                             .loss_part_bytes = TARGET_GPU_LOSS_PART_BYTES,
+                            .copies          = true,
                             .threads         = 1,
                             .gpus            = 1 };
 }

@@ -325,6 +325,7 @@ static f64 mean_loss(struct frugal_run *run, i64 rows)
 double frugal_step(struct frugal_run *run, int64_t rows)
 {
     struct session *s = &run->s;
+    session_renew_copies(s);
     session_put_scalars(s, run->step++, rows, 0, run->lr);
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_TRAIN]);
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);

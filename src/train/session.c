@@ -347,6 +347,11 @@ enum status session_start(struct session *s, struct err *err)
     struct err why     = { 0 };
     clock_enter(s->clock, PART_start_kernels);
     enum status st = s->backend->table->alloc(s->backend, s->set->arena_bytes, err);
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t   = &s->set->persistents[i];
+        i64                      end = t->offset + type_bytes(t->type);
+        if (t->kind == VALUE_PARAM) s->backend->weights_end = MAX(s->backend->weights_end, end);
+    }
     if (!st && !follows) st = prepare_all(s, err);
     enum status shared = session_share_choices(s, &why); /* one that has failed does so too */
     if (!st && shared) st = err_set(err, shared, "%s", why.text);

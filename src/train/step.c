@@ -74,6 +74,7 @@ void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_
     if (session_calls(s)) together_ready(l);
     if (l->input) return;
     clock_enter(l->clock, PART_copy);
+    session_renew_copies(s);
     session_put_scalars(s, step, rows, first_sample + b->first, lr);
     if (!b->count) session_put_nothing(s, id);
     else if (!l->ahead.fed) session_put_batch(s, id, b);

@@ -15,6 +15,16 @@ void session_put(struct session *s, struct str name, const void *data, i64 bytes
     s->backend->table->put(s->backend, t->offset, data, bytes);
 }
 
+void session_renew_copies(struct session *s)
+{
+    static const f32 no_step[4] = { 0 };
+    struct backend  *b          = s->backend;
+    if (!b->weights_changed || !session_has(s, STR("adam.copies"))) return;
+    session_put(s, STR("hyper"), no_step, sizeof no_step);
+    b->table->run(b, s->set->programs[PROGRAM_UPDATE]);
+    b->weights_changed = false;
+}
+
 /* Feeds that the program does not read may be smaller than its batch: they are sized by those that do
  * (mixup's second labels by training, whose batch may be smaller than evaluation's). */
 void session_put_batch(struct session *s, enum program_id id, const struct batch *b)

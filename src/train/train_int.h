@@ -146,6 +146,8 @@ enum status session_program(struct session *s, enum program_id id, i64 rows, str
 
 /* Host to arena and back by name; a name no program uses is left out. */
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);
+/* Before a program of gradients, and before its scalars are put: copies of weights that the host has changed since. */
+void session_renew_copies(struct session *s);
 /* The feeds of a batch that this program reads. */
 void session_put_batch(struct session *s, enum program_id id, const struct batch *b);
 /* Of several ranks this one has no sample: valid ones that count for nothing. */

@@ -12,6 +12,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/os.h"
 #include "compile/compile.h"
+#include "ir/build.h"
 #include "support/near.h"
 #include "support/op_case.h"
 #include <math.h>
@@ -55,7 +56,7 @@ static struct str name_of(struct arena *perm, const char *kind, i32 i)
 
 static bool writes(const struct op_case *c, i32 input)
 {
-    return input < 5 && (op_info(c->op)->writes >> input & 1);
+    return input < c->in_count && op_writes(op_info(c->op), input);
 }
 
 static i32 inputs_of(const struct op_case *c) { return c->in_count + op_then_inputs(&c->at); }
@@ -85,6 +86,16 @@ static void add_chain(struct bench *b, struct draw *d)
     if (then->keep) c->out[op_info(c->op)->out_count] = c->out[0];
 }
 
+/* One more operand: what a table's gradient is added to, or where AdamW leaves a copy in bf16. */
+static void add_operand(struct bench *b, struct draw *d, struct type t)
+{
+    struct op_case *c    = &b->c;
+    void           *data = arena_take(&b->perm, MAX(1, type_bytes(t)), 1, 64);
+    for (i64 k = 0; k < shape_count(t.shape); k++) element_set(data, t.dtype, k, draw_normal(d));
+    c->in[c->in_count]     = t;
+    c->data[c->in_count++] = data;
+}
+
 /* The gradient of a norm is followed by a sum over its rows, a bias's gradient, which its kernel may take as well. */
 static bool has_sum(const struct op_case *c)
 {
@@ -107,6 +118,8 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
         enum value_kind kind = writes(c, i) ? VALUE_BUFFER : VALUE_INPUT;
         in[i]                = graph_value(g, kind, name_of(g->perm, "in", i), c->in[i]);
     }
+    if (c->op == OP_EMBEDDING_GRAD && c->in_count > 2 && c->in[2].shape.dim[0] % 2)
+        in[2] = build_scale(g, STR("there"), in[2], 1, 0); /* whose place the result takes over */
     i32 out = graph_op(g, c->op, STR("op"), in, inputs_of(c), &c->at);
     for (i32 i = 0; out >= 0 && i < results_of(c); i++)
         graph_output(g, out + i, name_of(g->perm, "out", i));
@@ -300,6 +313,10 @@ int main(int argc, char **argv)
             one.seed         = (u64)seed + (u64)op * 1000003 + (u64)i;
             struct draw d    = { .state = one.seed, .large = i % 4 == 3, .odd = i % 4 == 2 };
             draw_case(&one, op, types[i % COUNT_OF(types)], &d);
+            if (i / COUNT_OF(types) % 2 && op == OP_EMBEDDING_GRAD)
+                add_operand(&one, &d, one.c.out[0]);
+            if (i / COUNT_OF(types) % 2 && op == OP_ADAMW && types[i % COUNT_OF(types)] == DT_F32)
+                add_operand(&one, &d, type_of(DT_BF16, one.c.in[0].shape));
             if (op_info(op)->attrs & A_then && i / COUNT_OF(types) % 2) add_chain(&one, &d);
             if (!run_case(&one) && no_program(&one.c)) why = no_program(&one.c);
             else none |= !one.ran;

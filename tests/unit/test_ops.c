@@ -66,8 +66,8 @@ TEST(every_row_speaks_of_what_it_has)
         CHECK_ROW(row->attrs >> ATTR_COUNT == 0);
         CHECK_ROW((row->needs & bits(OUT_BIT) & ~bits(row->in_max)) == 0);
         CHECK_ROW((row->needs >> OUT_BIT & ~bits(row->out_count)) == 0);
-        CHECK_ROW((row->share & ~bits(row->in_min)) == 0);
-        CHECK_ROW((row->writes & ~bits(row->in_min)) == 0);
+        CHECK_ROW((row->share & ~bits(row->in_max)) == 0);
+        CHECK_ROW((row->writes & ~bits(row->in_max)) == 0);
         CHECK_ROW(!row->share || row->out_count > 0);
         CHECK_ROW((row->share & row->writes) == 0);
         CHECK_ROW((row->effect == EFFECT_STATE) == (row->writes != 0));

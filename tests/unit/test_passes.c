@@ -77,6 +77,8 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
     bool ahead = !strcmp(pass, "ahead"), early = !strcmp(pass, "early");
     if (ahead || !strcmp(pass, "deal")) b->config.shard = SHARD_ALL;
     else if (places) b->config.shard = SHARD_STATE;
+    bool copies = !strcmp(pass, "copies");
+    if (copies) b->config.optimiser = OPTIMISER_ADAMW, b->config.fp8 = FP8_OFF;
     b->config.places = places;
     b->target        = (struct target){ .name = STR("test"), .align_bytes = 64 };
     if (ahead || early || places) b->target.queues = 2;
@@ -84,7 +86,8 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
                                      .target = &b->target,
                                      .id     = PROGRAM_ADD,
                                      .build  = build_net,
-                                     .batch  = BATCH };
+                                     .batch  = BATCH,
+                                     .copies = copies };
     bool once = early || (places && b->config.shard == SHARD_ALL);
     if (once) b->config.accumulate = 1;
     if (once) b->in.id = PROGRAM_TRAIN;
@@ -107,6 +110,13 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
 }
 
 /* --- faults --- */
+
+static void cast_again(struct graph *g)
+{
+    i32          weight = graph_find(g, STR("b.weight"));
+    struct attrs at     = { .dtype = DT_BF16 };
+    graph_op(g, OP_CAST, STR("again"), &weight, 1, &at);
+}
 
 static struct value *named(struct graph *g, const char *name)
 {
@@ -305,6 +315,7 @@ static const struct {
     { "fp8", shared_row, "has no row of the state to itself" },
     { "fp8", wrong_format, "reads what no cast made" },
     { "fp8", wrong_factor, "reads what no cast made" },
+    { "copies", cast_again, "b.weight is cast beside its copy" },
     { "deal", gathered_from_few, ".whole reads a part of a parameter" },
     { "deal", part_read, "head.weight.whole reads a part of a parameter" },
     { "deal", part_not_summed, "is not summed over the ranks" },

@@ -189,6 +189,7 @@ static ticket cpu_put(struct backend *b, i64 offset, const void *from, i64 bytes
     struct cpu *cpu = cpu_of(b);
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cpu->arena_bytes);
+    backend_changes(b, offset);
     if (from) memcpy(cpu->arena + offset, from, (size_t)bytes);
     else memset(cpu->arena + offset, 0, (size_t)bytes);
     return 0;
@@ -247,8 +248,10 @@ static void cpu_load(struct backend *b, const struct backend_part *parts, i64 co
 {
     struct cpu    *cpu = cpu_of(b);
     struct loading l   = { cpu->arena, parts, fill, context };
-    for (i64 i = 0; i < count; i++)
+    for (i64 i = 0; i < count; i++) {
         ASSERT(parts[i].offset >= 0 && parts[i].offset + parts[i].bytes <= cpu->arena_bytes);
+        backend_changes(b, parts[i].offset);
+    }
     pool_run(pool, count, load_part, &l);
 }
 

@@ -187,7 +187,7 @@ BY_STORAGE(add_range)
 
 static bool embedding_grad_takes(const struct call *c)
 {
-    return stored(c) && shape_count(c->in[1].type.shape) < INT32_MAX;
+    return stored(c) && c->in_count == 2 && shape_count(c->in[1].type.shape) < INT32_MAX;
 }
 
 static i64 embedding_grad_work(const struct call *c)

@@ -25,7 +25,11 @@ void ref_EMBEDDING_GRAD(const struct call *c)
                 if (ref_index(&c->in[1], i) != row) continue;
                 for (i64 k = 0; k < part; k++) sum[k] += ref_load(&c->in[0], i * width + first + k);
             }
-            for (i64 k = 0; k < part; k++) ref_store(&c->out[0], row * width + first + k, sum[k]);
+            for (i64 k = 0; k < part; k++) {
+                i64 at   = row * width + first + k;
+                f64 also = c->in_count > 2 ? ref_load(&c->in[2], at) : 0;
+                ref_store(&c->out[0], at, also + sum[k]);
+            }
         }
     }
 }

@@ -101,6 +101,8 @@ void ref_ADAMW(const struct call *c)
         f64 p = ref_load(&c->in[0], i) * (1 - h.lr * c->at->decay);
         adam_step(c, &h, i, p, h.factor * ref_load(&c->in[1], i));
     }
+    for (i64 i = 0; i < c->in[0].count && c->in_count > 6; i++)
+        ref_store(&c->in[6], i, ref_load(&c->in[0], i));
 }
 
 /* The rows of a table that have a gradient, one after the other: its number in the list and in the table. */

@@ -232,6 +232,7 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->low_by          = "this GPU has tensor cores";
     t->align_bytes     = TARGET_GPU_ALIGN_BYTES;
     t->loss_part_bytes = TARGET_GPU_LOSS_PART_BYTES;
+    t->copies          = true;
     t->work_bytes      = target_work_bytes;
     t->kernel_name     = target_kernel_name;
     t->seconds         = target_seconds_tried;
@@ -478,6 +479,7 @@ static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 byte
     cudaStream_t turn = cuda->gpu.stream;
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cuda->arena_bytes);
+    backend_changes(b, offset);
     if (!from) must(cudaMemsetAsync(cuda->arena + offset, 0, (size_t)bytes, turn));
     for (i64 at = 0; from && at < bytes; at += STAGE_BYTES) {
         size_t        part = (size_t)MIN(STAGE_BYTES, bytes - at);
@@ -504,6 +506,7 @@ static void cuda_load(struct backend *b, const struct backend_part *parts, i64 c
     for (i64 i = 0; i < count; i++) {
         ASSERT(parts[i].bytes <= BACKEND_PART_BYTES && parts[i].offset >= 0);
         ASSERT(parts[i].offset + parts[i].bytes <= cuda->arena_bytes);
+        backend_changes(b, parts[i].offset);
     }
     must(cudaStreamSynchronize(cuda->gpu.stream));
     cudaError_t e = loading_run(cuda->arena, parts, count, pool, fill, context);

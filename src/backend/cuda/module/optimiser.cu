@@ -112,14 +112,23 @@ static void run_ACCUMULATE(const struct gpu_call *c)
     });
 }
 
+/* What products read of p, N of its numbers; NULL: they cast it themselves. */
+template <int N> __device__ inline void copy_numbers(bf16 *copy, i64 i, const f32 (&p)[N])
+{
+    if (copy) store_f32<N>(copy + i, p);
+}
+
 /* p, g and up to two states, four numbers a thread: f(p, g, m, v) changes p, m and v. */
 template <class F>
-__global__ void sweep(f32 *p, const f32 *g, f32 *m, f32 *v, i64 count, const f32 *hyper,
+__global__ void sweep(f32 *p, const f32 *g, f32 *m, f32 *v, bf16 *copy, i64 count, const f32 *hyper,
                       const f32 *factor, F f)
 {
-    if (hyper[3] == 0) return; /* a bad step: nothing changes */
-    f.begin(hyper, factor);
     i64 i = ((i64)blockIdx.x * THREADS + threadIdx.x) * 4;
+    if (hyper[3] == 0) { /* a bad step: nothing changes */
+        for (i64 k = i; copy && k < min(count, i + 4); k++) copy[k] = from_f32<bf16>(p[k]);
+        return;
+    }
+    f.begin(hyper, factor);
     if (i + 4 <= count) {
         float4 p4 = *(float4 *)(p + i), g4 = *(const float4 *)(g + i), m4 = *(float4 *)(m + i);
         float4 v4 = v ? *(float4 *)(v + i) : float4();
@@ -130,8 +139,12 @@ __global__ void sweep(f32 *p, const f32 *g, f32 *m, f32 *v, i64 count, const f32
         *(float4 *)(p + i) = p4;
         *(float4 *)(m + i) = m4;
         if (v) *(float4 *)(v + i) = v4;
+        copy_numbers<4>(copy, i, { p4.x, p4.y, p4.z, p4.w });
     } else {
-        for (f32 none = 0; i < count; i++) f.step(p[i], g[i], m[i], v ? v[i] : none);
+        for (f32 none = 0; i < count; i++) {
+            f.step(p[i], g[i], m[i], v ? v[i] : none);
+            copy_numbers<1>(copy, i, { p[i] });
+        }
     }
 }
 
@@ -178,15 +191,16 @@ template <bool DECOUPLED> struct adam {
     }
 };
 
-/* Inputs: p, g, one state or two, hyper, factor. */
+/* Inputs: p, g, one state or two, hyper, factor, and a copy of p in bf16 or none. */
 template <class F> static void run_sweep(const struct gpu_call *c, i32 states, F f)
 {
     i64 count = c->in[0].count;
     if (!count) return;
     sweep<F><<<(unsigned)div_up(count, THREADS * 4), THREADS, 0, c->gpu->stream>>>(
         data_of<f32>(c->in[0]), data_of<f32>(c->in[1]), data_of<f32>(c->in[2]),
-        states == 2 ? data_of<f32>(c->in[3]) : NULL, count, data_of<f32>(c->in[2 + states]),
-        data_of<f32>(c->in[3 + states]), f);
+        states == 2 ? data_of<f32>(c->in[3]) : NULL,
+        c->in_count > 4 + states ? data_of<bf16>(c->in[4 + states]) : NULL, count,
+        data_of<f32>(c->in[2 + states]), data_of<f32>(c->in[3 + states]), f);
 }
 
 static void run_SGD(const struct gpu_call *c)
@@ -260,7 +274,7 @@ void launch_muon_end(const struct gpu_call *c, const void *x)
 static bool takes_f32(const struct gpu_call *c)
 {
     for (i32 i = 0; i < c->in_count; i++) {
-        if (c->in[i].type.dtype != DT_F32) return false;
+        if (c->in[i].type.dtype != (i == 6 ? DT_BF16 : DT_F32)) return false;
     }
     return true;
 }

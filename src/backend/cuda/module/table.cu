@@ -50,10 +50,18 @@ __device__ inline void add_places(f32 (&sum)[N], const S *dy, const i32 *places,
     }
 }
 
+template <int N, class T> __device__ inline void add_run(f32 (&sum)[N], const T *also)
+{
+    f32 v[N];
+    load_f32<N>(v, also);
+#pragma unroll
+    for (int n = 0; n < N; n++) sum[n] += v[n];
+}
+
 /* By the whole block: `groups` threads share a run of columns. */
 template <int N, class T, class S>
-__device__ inline void add_long_run(T *row, const S *dy, const i32 *places, int from, int to,
-                                    i64 width)
+__device__ inline void add_long_run(T *row, const T *also, const S *dy, const i32 *places, int from,
+                                    int to, i64 width)
 {
     __shared__ f32 meet[RUN_THREADS * N];
     int units = (int)(width / N), tile = min(units, RUN_THREADS), groups = RUN_THREADS / tile;
@@ -71,23 +79,26 @@ __device__ inline void add_long_run(T *row, const S *dy, const i32 *places, int 
 #pragma unroll
             for (int n = 0; n < N; n++) sum[n] += meet[(g * tile + threadIdx.x) * N + n];
         }
+        if (also) add_run<N>(sum, also + unit * N);
         store_f32<N>(row + unit * N, sum);
     }
 }
 
-/* `lanes` threads, a power of two, have a row: few where it is short, so that more rows are on their way at once. */
+/* `lanes` threads, a power of two, have a row: few where it is short, so that more rows are on their way at once.
+ * `also` is added, where it is not NULL; if that is the table itself, rows without a run stay as they are. */
 template <int N, class T, class S>
 __global__ void __launch_bounds__(RUN_THREADS)
-    add_runs(T *table, const S *dy, const i32 *places, const i32 *starts, i64 rows, i64 width,
-             int lanes)
+    add_runs(T *table, const T *also, const S *dy, const i32 *places, const i32 *starts, i64 rows,
+             i64 width, int lanes)
 {
     int count = RUN_THREADS / lanes, lane = (int)threadIdx.x % lanes;
     i64 first = (i64)blockIdx.x * count, row = first + (int)threadIdx.x / lanes;
     int from = row < rows ? starts[row] : 0, to = row < rows ? starts[row + 1] : 0;
-    if (row < rows && to - from <= RUN_SHORT) {
+    if (row < rows && to - from <= RUN_SHORT && (from < to || also != table)) {
         for (i64 column = (i64)lane * N; column < width; column += (i64)lanes * N) {
             f32 sum[N] = {};
             add_places(sum, dy + column, places, from, to, 1, width);
+            if (also) add_run<N>(sum, also + row * width + column);
             store_f32<N>(table + row * width + column, sum);
         }
     }
@@ -95,20 +106,21 @@ __global__ void __launch_bounds__(RUN_THREADS)
     for (row = first; row < min(rows, first + count); row++) {
         from = starts[row], to = starts[row + 1];
         if (to - from > RUN_SHORT)
-            add_long_run<N>(table + row * width, dy, places, from, to, width);
+            add_long_run<N>(table + row * width, also ? also + row * width : NULL, dy, places, from,
+                            to, width);
     }
 }
 
 template <class T, class S>
-static void launch_runs(T *to, const S *dy, const i32 *order, const i32 *starts, i64 rows,
-                        i64 width, cudaStream_t stream)
+static void launch_runs(T *to, const T *also, const S *dy, const i32 *order, const i32 *starts,
+                        i64 rows, i64 width, cudaStream_t stream)
 {
     auto f     = width % 8 ? add_runs<1, T, S> : add_runs<8, T, S>;
     i64  units = width % 8 ? width : width / 8;
     int  lanes = 1;
     while (lanes < 32 && lanes < units) lanes *= 2;
     f<<<(unsigned)div_up(rows, RUN_THREADS / lanes), RUN_THREADS, 0, stream>>>(
-        to, dy, order, starts, rows, width, lanes);
+        to, also, dy, order, starts, rows, width, lanes);
 }
 
 /* --- of all rows --- */
@@ -158,8 +170,9 @@ static void run_EMBEDDING_GRAD(const struct gpu_call *c)
                                                                                s.rows);
     with_type(c->in[0].type.dtype, [&](auto d) {
         with_type(c->out[0].type.dtype, [&](auto t) {
-            launch_runs(data_of<decltype(t)>(c->out[0]), data_of<decltype(d)>(c->in[0]), order,
-                        starts, s.rows, width, stream);
+            typedef decltype(t) T;
+            launch_runs<T>(data_of<T>(c->out[0]), c->in_count > 2 ? data_of<T>(c->in[2]) : NULL,
+                           data_of<decltype(d)>(c->in[0]), order, starts, s.rows, width, stream);
         });
     });
 }
@@ -240,7 +253,7 @@ static void add_up(T *to, i32 *index, const S *dy, const i32 *ids, const struct 
     }
     place_heads<<<grid(MAX(l.count, l.rows + 1)), THREADS, 0, stream>>>(starts, index, sorted,
                                                                         places, l.count, l.rows);
-    launch_runs(to, dy, order, starts, l.rows, width, stream);
+    launch_runs<T>(to, NULL, dy, order, starts, l.rows, width, stream);
 }
 
 static struct listed rows_of(const struct gpu_call *c)
