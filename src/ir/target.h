@@ -28,8 +28,8 @@ enum fusion { /* bits of a set */
 /* What holds of every target of a kind, at hand or in the catalogue. */
 enum { TARGET_CPU_ALIGN_BYTES = 64 };  /* a cache line, and the widest vector */
 enum { TARGET_GPU_ALIGN_BYTES = 256 }; /* what cuBLASLt and cuDNN like best */
-#define TARGET_GPU_LOSS_PART_BYTES                                                                 \
-    ((i64)2 << 30) /* products of fewer rows would leave processors idle */
+/* Products of fewer rows would leave processors idle (bench/results/gpu-profile-2026-11-18.txt). */
+#define TARGET_GPU_LOSS_PART_BYTES ((i64)5 << 29)
 
 struct target {
     struct str  name;
