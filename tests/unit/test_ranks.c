@@ -146,13 +146,16 @@ static void *run_one(void *context)
     return NULL;
 }
 
-static struct run *run_on(struct arena *perm, const struct settings *s, i32 count, i32 machines)
+/* more_gib: memory of all ranks but the last; 0: as the settings have it. */
+static struct run *run_uneven(struct arena *perm, const struct settings *s, i32 count, i32 machines,
+                              f64 more_gib)
 {
     struct rank_threads *t = rank_threads_on(perm, count, machines);
     struct run          *r = NEW(perm, struct run, count);
     for (i32 i = 0; i < count; i++) {
         r[i].settings = *s;
         if (i) r[i].settings.train.out = STR(""); /* rank 0 writes: job.c */
+        if (i + 1 < count && more_gib > 0) r[i].settings.train.memory_gib = more_gib;
         r[i].r = count > 1 ? rank_threads_rank(t, i) : NULL;
         CHECK(!pthread_create(&r[i].thread, NULL, run_one, &r[i]));
     }
@@ -160,6 +163,11 @@ static struct run *run_on(struct arena *perm, const struct settings *s, i32 coun
     for (i32 i = 0; i < count; i++)
         if (r[i].st) harness_fail(__FILE__, __LINE__, "rank %d of %d: %s", i, count, r[i].err.text);
     return r;
+}
+
+static struct run *run_on(struct arena *perm, const struct settings *s, i32 count, i32 machines)
+{
+    return run_uneven(perm, s, count, machines, 0);
 }
 
 static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 count)
@@ -456,6 +464,64 @@ TEST(sums_that_begin_early_are_the_same)
                     harness_fail(__FILE__, __LINE__, "%s, %s, rank %d: other losses",
                                  models[m].name, shards[w].name, i);
         }
+    remove_texts(perm, folder);
+}
+
+/* --- train.recompute=auto --- */
+
+/* Bytes of the largest rank's arena. */
+static i64 most_bytes(const struct run *r, i32 count)
+{
+    i64 most = 0;
+    for (i32 i = 0; i < count; i++) most = MAX(most, r[i].result.arena_bytes_planned);
+    return most;
+}
+
+static void check_chosen(struct arena room, struct str folder, i64 m, i64 w, i32 queues)
+{
+    enum { COUNT = 4 };
+    const char *set[8] = { m % 2 ? "train.precision=fp32" : "train.precision=bf16",
+                           "train.batch=11", "model.depth=4" };
+    i64         sets    = add_settings(set, str_eq(str_of(models[m].name), STR("layers")) ? 2 : 3,
+                                       shards[w].set, COUNT_OF(shards->set));
+    const char *kinds[] = { "train.recompute=none", "train.recompute=all", "train.recompute=auto" };
+    struct run *r[3];
+    struct settings s;
+    for (i64 k = 0; k < 3; k++) {
+        set[sets] = kinds[k];
+        s         = settings_with(&room, folder, m, set, sets + 1);
+        s.queues  = queues;
+        if (k == 2) {
+            i64 all = most_bytes(r[1], COUNT), none = most_bytes(r[0], COUNT);
+            s.train.memory_gib = (f64)(all + (none - all) / 2) / 0x1p30;
+        }
+        r[k] = run_uneven(&room, &s, COUNT, machines_of(w, COUNT), k < 2 ? 0 : 1);
+    }
+    for (i32 i = 0; i < COUNT; i++) {
+        const struct train_result *t = &r[2][i].result;
+        if (memcmp(r[0][i].loss, r[2][i].loss, sizeof r[0][i].loss))
+            harness_fail(__FILE__, __LINE__, "%s, %s: other losses", models[m].name,
+                         shards[w].name);
+        CHECK((f64)t->arena_bytes_planned <= s.train.memory_gib * 0x1p30);
+        CHECK(t->arena_bytes_planned - t->arena_bytes_used <= COUNT * (i64)sizeof(f64));
+    }
+    struct train_compiled shown;
+    struct err            err = { 0 };
+    s.shown_ranks             = COUNT;
+    s.shown_machines          = machines_of(w, COUNT);
+    CHECK(!train_compile(os_real(), &s, &room, &shown, &err));
+    CHECK_EQ(shown.set->arena_bytes, r[2][COUNT - 1].result.arena_bytes_planned);
+}
+
+/* Parts of 2 and 3 samples, and at one rank half of the memory that recomputing everything saves: the same bits as where nothing
+ * is recomputed, within the budget, and `show` knows how much. */
+TEST(ranks_recompute_what_one_of_them_has_chosen)
+{
+    struct str folder = text_folder(perm, test_seed());
+    for (i64 m = 0; m < 3; m += WAYS_STEP) /* those of blocks */
+        for (i64 w = 0; w < COUNT_OF(shards); w++)
+            if (strstr(shards[w].name, "all"))
+                check_chosen(*perm, folder, m, w, 1 + (i32)(m + w) % 2);
     remove_texts(perm, folder);
 }
 
