@@ -527,7 +527,11 @@ TEST(ranks_recompute_what_one_of_them_has_chosen)
 
 /* --- batch norms --- */
 
-static struct settings norm_settings(struct arena *perm, struct str folder, const char *way)
+static const char dense_norm[] = "[flatten, {dense: 8}, batchnorm, relu, {dense: 4}]";
+static const char conv_norm[]  = "[{conv: 4}, batchnorm, relu, flatten, {dense: 4}]";
+
+static struct settings norm_settings(struct arena *perm, struct str folder, const char *layers,
+                                     const char *way)
 {
     struct err     err = { 0 };
     struct config *config;
@@ -540,7 +544,7 @@ static struct settings norm_settings(struct arena *perm, struct str folder, cons
                               STR("model.dtype=f64"),
                               STR("data.kind=idx"),
                               STR("data.held_out=0.2"),
-                              STR("model.layers=[flatten, {dense: 8}, batchnorm, relu, {dense: 4}]"),
+                              str_fmt(perm, "model.layers=%s", layers),
                               str_fmt(perm, "data.path=%.*s/images", STR_ARG(folder)),
                               str_fmt(perm, "data.labels=%.*s/labels", STR_ARG(folder)),
                               str_of(way) };
@@ -563,16 +567,16 @@ static f64 evaluated(struct settings s, struct str weights)
     return eval.loss;
 }
 
-/* The statistics of a rank's part are those of a micro-batch of as many samples of one rank. Running ones are rank 0's,
- * in all ranks: else their evaluation would not be that of the file. */
+/* The statistics of a rank's part are those of a micro-batch of as many samples of one rank. Running ones are the
+ * last rank's, in all ranks: else their evaluation would not be that of the file. */
 TEST(batch_norms_of_ranks_see_what_those_of_micro_batches_see)
 {
     u64        seed   = test_seed();
     struct str folder = text_folder(perm, seed), out = str_cat(perm, folder, STR("/weights"));
-    for (i32 sharded = 0; sharded < 2; sharded++) {
-        struct settings one = norm_settings(perm, folder, "train.micro_batch=4");
-        struct settings some =
-            norm_settings(perm, folder, sharded ? "train.shard=state" : "train.shard=none");
+    for (i64 k = 0; k < COUNT_OF(shards); k++) {
+        struct settings one  = norm_settings(perm, folder, dense_norm, "train.micro_batch=4");
+        struct settings some = norm_settings(perm, folder, dense_norm, shards[k].set[0]);
+        if (shards[k].machines) continue;
         some.train.out       = out;
         some.train.keep_best = STR("false"); /* the weights of the last evaluation */
         struct run *a = run_ranks(perm, &one, 1), *b = run_ranks(perm, &some, 2);
@@ -581,6 +585,32 @@ TEST(batch_norms_of_ranks_see_what_those_of_micro_batches_see)
         if (!(most <= 1e-11)) harness_fail(__FILE__, __LINE__, "losses are %.3g apart", most);
         CHECK_EQ(b->evals, 3);
         CHECK(apart(b->eval[2], evaluated(some, out)) <= 1e-11);
+    }
+    remove_texts(perm, folder);
+}
+
+/* 64 = 2 * 31 + 2: of the last batch rank 0 of 3 has no sample. With train.shard=all it computes one that counts for
+ * nothing: losses and statistics are those of a rank that stands aside. A convolution, because its norm sees several
+ * values of a channel in one sample. */
+TEST(a_rank_without_a_sample_leaves_statistics_alone)
+{
+    struct str folder = text_folder(perm, test_seed()),
+               out    = str_cat(perm, folder, STR("/weights"));
+    struct run *ran[COUNT_OF(shards)];
+    f64         kept[COUNT_OF(shards)];
+    for (i64 k = 0; k < COUNT_OF(shards); k++) {
+        struct settings s = norm_settings(perm, folder, conv_norm, shards[k].set[0]);
+        if (shards[k].machines) continue;
+        s.train.batch     = 31;
+        s.train.steps     = 30; /* ten epochs: the last step is of a short batch */
+        s.train.out       = out;
+        s.train.keep_best = STR("false");
+        ran[k]            = run_ranks(perm, &s, 3);
+        kept[k]           = evaluated(s, out);
+        CHECK_EQ(ran[k]->evals, 3);
+        CHECK(apart(ran[k]->eval[2], kept[k]) <= 1e-11);
+        for (i64 i = 0; i < STEPS; i++) CHECK(apart(ran[0]->loss[i], ran[k]->loss[i]) <= 1e-11);
+        for (i64 i = 0; i < 3; i++) CHECK(apart(ran[0]->eval[i], ran[k]->eval[i]) <= 1e-11);
     }
     remove_texts(perm, folder);
 }
