@@ -103,7 +103,7 @@ static bool ranks_choose(const struct compile_config *c, enum program_id id)
     return deals(c) && c->recompute.kind == RECOMPUTE_AUTO && id <= PROGRAM_ADD_LAST;
 }
 
-static i64 part_of(const struct compile_config *c, enum program_id id, bool largest)
+i64 part_samples(const struct compile_config *c, enum program_id id, bool largest)
 {
     bool last = id == PROGRAM_TRAIN_LAST || id == PROGRAM_ADD_LAST;
     i64  all  = last ? c->batch_last_all : c->batch_all;
@@ -120,8 +120,8 @@ static enum status choose_for_ranks(const struct maker *m, enum program_id id,
     for (i32 i = 0; !st && i < 2; i++) {
         struct pass_input in = input_of(m, id);
         struct graph     *g;
-        in.batch = part_of(c, id, i == 0);
-        if (i && in.batch == part_of(c, id, true)) break;
+        in.batch = part_samples(c, id, i == 0);
+        if (i && in.batch == part_samples(c, id, true)) break;
         parts.graphs[parts.count++] = own;
         if (in.batch == batch_of(c, id)) continue;
         parts.graphs[parts.count - 1] = g = graph_new(&room, own->name);

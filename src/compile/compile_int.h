@@ -97,6 +97,7 @@ struct room {
 bool        deals(const struct compile_config *c);
 enum status deal_out(struct graph *g, const struct pass_input *input, struct arena scratch,
                      struct err *err);
+bool        will_deal(const struct compile_config *c, const struct value *v);
 bool        plan_deals(const struct plan *p, struct str param); /* layout.c */
 void        drop_gathered(const struct graph *g, bool *drop);   /* recomputation: gathered again */
 
@@ -143,8 +144,8 @@ enum status build_square(struct graph *g, const struct graph *train, i64 align_b
 void leads_to_product(const struct graph *g, i32 nodes, bool *leads);
 
 /* Hidden layers' products on 8-bit operands: fp8.c. */
-enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct target *target,
-                            struct arena scratch, struct err *err);
+enum status narrow_products(struct graph *g, const struct pass_input *in, struct arena scratch,
+                            struct err *err);
 
 /* Marks the hidden matrices: hidden.c. Before differentiation, which reads weights too. */
 void mark_hidden(struct graph *g, struct arena scratch);
@@ -199,6 +200,9 @@ enum status lay_out_program(struct arena *perm, const struct target *target, str
 i64 program_peak(struct graph *g, const struct target *target, struct plan *p,
                  struct arena scratch);
 
+/* Samples of the largest part that a rank has of a program's batch, or of the smallest; alone: all. */
+i64 part_samples(const struct compile_config *c, enum program_id id, bool largest);
+
 /* The same program for parts of several sizes, which recompute the same. */
 struct parts {
     const struct graph *graphs[2];
@@ -209,7 +213,7 @@ struct parts {
  * value, comes zeroed. */
 enum status choose_dropped(const struct parts *parts, const struct pass_input *in, bool *drop,
                            struct arena scratch, struct err *err);
-/* Those that no choice keeps: gathered weights, and what recompute.c says of unpacked ones. */
+/* Those that no choice keeps: gathered weights and what is cast from them, and unpacked ones. */
 void drop_always(const struct graph *g, const struct compile_config *c, bool *drop);
 /* Has them computed again where the backward half wants them. */
 void drop_values(struct graph *g, const bool *drop, struct arena scratch);

@@ -95,7 +95,7 @@ static bool has_fp8(const struct pass_input *in) { return in->config->fp8 != FP8
 static enum status pass_fp8(struct graph *g, const struct pass_input *in, struct arena scratch,
                             struct err *err)
 {
-    return narrow_products(g, in->config->fp8, in->target, scratch, err);
+    return narrow_products(g, in, scratch, err);
 }
 
 static enum status pass_accumulate(struct graph *g, const struct pass_input *in,

@@ -5,9 +5,11 @@
  *   b dropped   a ── b ── c ── loss ── c' ── b ── b' ── a'
  *
  * Fixed policies drop everything inside a block of the model but what other blocks read; what `auto`
- * drops, value by value, is recompute_auto.c's. A node that writes state runs once; a random one
- * gives the same bits again, being addressed. */
+ * drops, value by value, is recompute_auto.c's. A node that writes state runs once, but for a
+ * cast to 8 bits of a gathered weight, which has a form that only reads it; a random one gives the same bits again,
+ * being addressed. */
 #include "compile/compile_int.h"
+#include "ir/fp8.h"
 #include <string.h>
 
 struct rewriter {
@@ -35,6 +37,7 @@ static void run_again(struct rewriter *r, i32 value)
     new.in               = NEW(g->perm, i32, MAX(n->in_count, 1));
     for (i32 i = 0; i < n->in_count; i++) new.in[i] = second(r, n->in[i]);
     new.name = str_cat(g->perm, n->name, STR("*"));
+    if (n->op == OP_QUANTISE) new.at.format |= FP8_AGAIN;
     graph_reserve(g);
     new.out = g->value_count;
     for (i32 i = 0; i < node_results(n); i++) {

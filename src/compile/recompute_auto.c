@@ -103,7 +103,7 @@ static void bound(struct search *s, i32 step)
     const struct graph *g = s->g;
     for (i32 i = 0; i < g->forward_count; i++) {
         const struct node *n = &g->nodes[i];
-        s->stays[i]          = op_info(n->op)->effect == EFFECT_STATE;
+        s->stays[i]          = op_info(n->op)->effect == EFFECT_STATE && !s->always[n->out];
         for (i32 k = 0; k < n->in_count; k++) {
             i32 v = graph_viewed(g, n->in[k]);
             if (!is_forward(g, v)) continue;

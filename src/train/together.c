@@ -28,16 +28,6 @@ enum status together_groups(struct session *s, struct err *err)
     return ranks_by_machine(s->ranks, &c->place, &c->places, err);
 }
 
-/* What cannot be where ranks gather each other's weights. */
-static enum status check_dealt(const struct session *s, struct err *err)
-{
-    if (s->config.fp8)
-        return err_set(err, STATUS_USAGE,
-                       "train.fp8 keeps whole weights between the passes, which train.shard=all "
-                       "does not have: train.shard=state, or train.fp8=off");
-    return STATUS_OK;
-}
-
 enum status together_batches(struct session *s, struct err *err)
 {
     struct compile_config *c = &s->config;
@@ -66,7 +56,7 @@ enum status together_batches(struct session *s, struct err *err)
     bool all = session_deals(s); /* nobody stands aside: the others gather its parts */
     if (all || s->target.queues > 1) c->batch_last = c->batch_last_all ? MAX(c->batch_last, 1) : 0;
     if (all) c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
-    return all ? check_dealt(s, err) : STATUS_OK;
+    return STATUS_OK;
 }
 
 /* --- the same everywhere --- */

@@ -467,8 +467,6 @@ TEST(sums_that_begin_early_are_the_same)
     remove_texts(perm, folder);
 }
 
-/* --- train.recompute=auto --- */
-
 /* Bytes of the largest rank's arena. */
 static i64 most_bytes(const struct run *r, i32 count)
 {
@@ -506,15 +504,14 @@ static void check_chosen(struct arena room, struct str folder, i64 m, i64 w, i32
         CHECK(t->arena_bytes_planned - t->arena_bytes_used <= COUNT * (i64)sizeof(f64));
     }
     struct train_compiled shown;
-    struct err            err = { 0 };
-    s.shown_ranks             = COUNT;
-    s.shown_machines          = machines_of(w, COUNT);
-    CHECK(!train_compile(os_real(), &s, &room, &shown, &err));
+    s.shown_ranks    = COUNT;
+    s.shown_machines = machines_of(w, COUNT);
+    CHECK(!train_compile(os_real(), &s, &room, &shown, NULL));
     CHECK_EQ(shown.set->arena_bytes, r[2][COUNT - 1].result.arena_bytes_planned);
 }
 
-/* Parts of 2 and 3 samples, and at one rank half of the memory that recomputing everything saves: the same bits as where nothing
- * is recomputed, within the budget, and `show` knows how much. */
+/* Parts of 2 and 3 samples, and at one rank half of the memory that recomputing everything saves: the same bits as
+ * where nothing is recomputed, within the budget, and `show` knows how much. */
 TEST(ranks_recompute_what_one_of_them_has_chosen)
 {
     struct str folder = text_folder(perm, test_seed());
@@ -522,6 +519,41 @@ TEST(ranks_recompute_what_one_of_them_has_chosen)
         for (i64 w = 0; w < COUNT_OF(shards); w++)
             if (strstr(shards[w].name, "all"))
                 check_chosen(*perm, folder, m, w, 1 + (i32)(m + w) % 2);
+    remove_texts(perm, folder);
+}
+
+/* --- train.fp8 --- */
+
+/* Relative, of a loss. Where another order of sums changes a last bit, a number may take the other of two codes, 2^-4
+ * apart; a product adds 16 or more random such errors, and hidden layers make a tenth of the loss: 2^-4 / 4 / 10
+ * for each of ten products. */
+static const f64 fp8_bound = 2e-2;
+
+/* Against one rank; the same bits for the same number, also where everything runs again and where sums begin early. */
+TEST(products_of_eight_bits_are_those_of_one_rank)
+{
+    struct str folder = text_folder(perm, test_seed());
+    for (i64 w = 2; w < COUNT_OF(shards); w += 2) { /* all, all in machines */
+        const char     *set[12] = { "train.precision=bf16", "train.fp8=on",   "train.optimiser=sgd",
+                                    "train.lr=0.1",         "train.batch=11", "data.context=16",
+                                    "model.depth=2" };
+        struct arena    room    = *perm;
+        i64             sets    = add_settings(set, 7, shards[w].set, COUNT_OF(shards->set));
+        struct settings s       = settings_with(&room, folder, 0, set, sets);
+        struct run     *one     = run_ranks(&room, &s, 1);
+        i32             count = shards[w].machines ? 4 : 3, on = machines_of(w, count);
+        struct run     *some = run_on(&room, &s, count, on);
+        compare(one, some, count, fp8_bound, shards[w].name);
+        set[sets]         = "train.recompute=all";
+        s                 = settings_with(&room, folder, 0, set, sets + 1);
+        s.queues          = 2;
+        struct run *again = run_on(&room, &s, count, on);
+        CHECK(!memcmp(some->loss, again->loss, sizeof some->loss));
+        set[1]            = "train.fp8=off";
+        s                 = settings_with(&room, folder, 0, set, sets);
+        struct run *plain = run_on(&room, &s, count, on);
+        CHECK(memcmp(some->loss, plain->loss, sizeof some->loss));
+    }
     remove_texts(perm, folder);
 }
 
