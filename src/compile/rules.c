@@ -361,8 +361,8 @@ enum status rule_shard(const struct graph *g, const struct pass_input *in, struc
             return err_set(err, STATUS_WORLD, "%.*s is not over all ranks of its group",
                            STR_ARG(n->name));
         if (n->op == OP_ROWS_REDUCE) tables++;
-        buffers += n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER &&
-                   n->at.start == in->config->ranks - 1;
+        if (n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER)
+            buffers += n->at.start == in->config->ranks - 1 ? 1 : 2;
         bool sum  = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
         bool part = v->kind == VALUE_TEMP && v->node >= 0 && n->at.over == OVER_COPIES;
         if (!sum || (v->kind != VALUE_GRAD && !part)) continue;
