@@ -8,6 +8,11 @@
 #include "compile/compile_int.h"
 #include <string.h>
 
+bool gathers_ahead(const struct pass_input *in)
+{
+    return deals(in->config) && in->target->queues > 1;
+}
+
 struct mover {
     struct graph *g;
     struct node  *from; /* as they stood */

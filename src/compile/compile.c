@@ -1,5 +1,7 @@
 /* compile.c - the set of programs that the passes (passes.c) yield. */
+#include "base/hash.h"
 #include "compile/compile_int.h"
+#include <string.h>
 
 static const char *const names[PROGRAM_COUNT] = {
     [PROGRAM_TRAIN] = "train",   [PROGRAM_TRAIN_LAST] = "train_last",
@@ -30,6 +32,8 @@ struct maker { /* what later programs of fewer rows are made of */
     bool                  copies;  /* of weights */
     bool                  dropped; /* something is recomputed */
     bool *drop[PROGRAM_COUNT];     /* by value: recomputed in the largest; NULL: no such program */
+    i32   values[PROGRAM_COUNT];   /* that drop is about */
+    u64   form[PROGRAM_COUNT];     /* form_of that graph */
 };
 
 static struct pass_input input_of(const struct maker *m, enum program_id id)
@@ -77,6 +81,107 @@ static enum status make_graphs(struct arena *perm, struct maker *m, struct graph
     return st;
 }
 
+/* --- what several ranks recompute --- */
+
+/* Ranks that gather each other's weights run the same programs, in which other values that run again would be other
+ * gathers in another order. So one of them chooses for all, for the largest and the smallest part of a batch, and its
+ * choice is by value: which node makes a value, and what that reads, is the same for any number of samples. */
+
+/* Which op makes what of what, sizes aside. */
+static u64 form_of(const struct graph *g)
+{
+    struct xxh64 h;
+    xxh64_init(&h);
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n      = &g->nodes[i];
+        i32                own[3] = { n->op, n->out, n->block };
+        xxh64_add(&h, (struct str){ (const char *)own, sizeof own });
+        xxh64_add(&h, (struct str){ (const char *)n->in, n->in_count * (i64)sizeof *n->in });
+    }
+    return xxh64_end(&h);
+}
+
+static bool ranks_choose(const struct compile_config *c, enum program_id id)
+{
+    return deals(c) && c->recompute.kind == RECOMPUTE_AUTO && id <= PROGRAM_ADD_LAST;
+}
+
+i64 part_samples(const struct compile_config *c, enum program_id id, bool largest)
+{
+    bool last = id == PROGRAM_TRAIN_LAST || id == PROGRAM_ADD_LAST;
+    i64  all  = last ? c->batch_last_all : c->batch_all;
+    return all ? MAX((all + (largest ? c->ranks - 1 : 0)) / c->ranks, 1) : batch_of(c, id);
+}
+
+static enum status choose_for_ranks(const struct maker *m, enum program_id id,
+                                    const struct graph *own, struct arena scratch, struct err *err)
+{
+    const struct compile_config *c     = &m->config;
+    struct parts                 parts = { .count = 0 };
+    struct arena                 room  = arena_part(&scratch, (scratch.end - scratch.begin) / 4);
+    enum status                  st    = STATUS_OK;
+    for (i32 i = 0; !st && i < 2; i++) {
+        struct pass_input in = input_of(m, id);
+        struct graph     *g;
+        in.batch = part_samples(c, id, i == 0);
+        if (i && in.batch == part_samples(c, id, true)) break;
+        parts.graphs[parts.count++] = own;
+        if (in.batch == batch_of(c, id)) continue;
+        parts.graphs[parts.count - 1] = g = graph_new(&room, own->name);
+        st                                = run_passes(g, STAGE_GRAPH, &in, NULL, scratch, err);
+        if (!st && form_of(g) != form_of(own))
+            st = err_set(err, STATUS_WORLD, "parts of %lld and %lld samples are other programs",
+                         (long long)in.batch, (long long)batch_of(c, id)); /* our own fault */
+    }
+    struct pass_input in = input_of(m, id);
+    return st ? st : choose_dropped(&parts, &in, m->drop[id], scratch, err);
+}
+
+struct chosen { /* of a program, in bytes that another rank takes; then comes one byte a value */
+    i64 values;
+    u64 form;
+};
+
+struct str compile_chosen(const struct program_set *set, struct arena *perm)
+{
+    const struct maker *m     = set->maker;
+    i64                 bytes = 0;
+    for (i32 id = 0; id < PROGRAM_COUNT; id++) bytes += (i64)sizeof(struct chosen) + m->values[id];
+    char *text = NEW(perm, char, bytes), *to = text;
+    for (i32 id = 0; id < PROGRAM_COUNT; id++) {
+        struct chosen head = { m->values[id], m->form[id] };
+        memcpy(to, &head, sizeof head);
+        to += sizeof head;
+        for (i32 v = 0; v < head.values; v++) *to++ = (char)m->drop[id][v];
+    }
+    return (struct str){ text, bytes };
+}
+
+static enum status take_chosen(struct maker *m, enum program_id id, struct err *err)
+{
+    struct str    given = m->config.recompute_chosen;
+    struct chosen head  = { 0, 0 };
+    for (i32 i = 0; i <= (i32)id; i++) {
+        given = str_sub(given, i ? head.values : 0, given.len);
+        if (given.len < (i64)sizeof head) break;
+        memcpy(&head, given.data, sizeof head);
+        given = str_sub(given, sizeof head, given.len);
+    }
+    if (head.values != m->values[id] || head.form != m->form[id] || given.len < head.values)
+        return err_set(err, STATUS_USAGE, "rank 0 has another program to recompute values of");
+    for (i32 v = 0; v < m->values[id]; v++) m->drop[id][v] = given.data[v] != 0;
+    return STATUS_OK;
+}
+
+static enum status decide(struct maker *m, enum program_id id, const struct graph *g,
+                          struct arena scratch, struct err *err)
+{
+    m->values[id] = g->value_count;
+    m->form[id]   = form_of(g);
+    return m->config.recompute_chosen.len ? take_chosen(m, id, err)
+                                          : choose_for_ranks(m, id, g, scratch, err);
+}
+
 /* With a place for what persists; `drop` keeps what the passes decide to recompute. */
 static enum status finish_graphs(struct arena *perm, struct maker *m, struct graph **graphs,
                                  struct pass_list *texts, struct arena scratch, struct err *err)
@@ -87,7 +192,9 @@ static enum status finish_graphs(struct arena *perm, struct maker *m, struct gra
         i32 count            = graphs[id]->value_count;
         m->drop[id]          = NEW(perm, bool, count + 1);
         struct pass_input in = input_of(m, id);
-        st                   = run_passes(graphs[id], STAGE_PLACED, &in, texts, scratch, err);
+        in.decided           = ranks_choose(&m->config, id);
+        if (in.decided) st = decide(m, id, graphs[id], scratch, err);
+        if (!st) st = run_passes(graphs[id], STAGE_PLACED, &in, texts, scratch, err);
         for (i32 v = 0; v < count; v++) m->dropped |= m->drop[id][v];
     }
     return st;
@@ -102,7 +209,8 @@ static enum status compile_with(struct arena *perm, const struct target *target,
     struct program_set *set                   = NEW(perm, struct program_set, 1);
     struct maker       *m                     = NEW(perm, struct maker, 1);
     struct pass_list   *texts                 = config->keep_passes ? &set->passes : NULL;
-    *m             = (struct maker){ *target, *config, build, context, NULL, copies, false, { 0 } };
+    *m = (struct maker){ .target = *target, .config = *config, .build = build, .context = context };
+    m->copies      = copies;
     set->maker     = m;
     set->row_share = config->row_share;
     if (texts) texts->items = NEW(perm, struct pass_text, PROGRAM_COUNT * PASSES_MAX);

@@ -60,11 +60,15 @@ struct compile_config {
     enum fp8_kind         fp8; /* hidden layers' products on 8-bit operands, while training */
     struct scaling_config scaling;
     struct recompute_config recompute;
-    u32                     fuse;       /* set of enum fusion */
-    bool                    square;     /* a program for the squared norm of the gradients, too */
-    i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
-    i64             batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program. Of
+    struct str recompute_chosen; /* AUTO: compile_chosen of another rank; empty: here */
+    u32        fuse;             /* set of enum fusion */
+    bool       square;           /* a program for the squared norm of the gradients, too */
+    i64        accumulate;       /* micro-batches of `batch` samples a step; 0 or 1: one */
+    i64        batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program. Of
                                        several ranks: this one's part */
+    i64        batch_all,
+        batch_last_all;          /* of all ranks together, who cut them into parts that differ by at
+                                      most one sample; 0: nobody says */
     i32             rank, ranks; /* that train together; ranks 0 or 1: it is alone */
     enum shard_kind shard;
     i32             place,
@@ -87,6 +91,8 @@ enum status compile(struct arena *perm, const struct target *target,
                     const struct compile_config *config, graph_builder *build, void *context,
                     struct program_set **out, struct arena scratch, struct err *err);
 
+/* What a set recomputes, as bytes, for another rank's config.recompute_chosen. */
+struct str compile_chosen(const struct program_set *set, struct arena *perm);
 /* For just so many rows, of average length or any other, to look at: no part of the set. */
 enum status compile_rows(struct arena *perm, const struct program_set *set, enum program_id id,
                          i64 rows, struct program **out, struct arena scratch, struct err *err);

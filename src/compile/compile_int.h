@@ -16,7 +16,8 @@ struct pass_input {
     const struct graph          *train; /* UPDATE, SQUARE: whose gradients they are about */
     struct plan                 *plan;  /* STAGE_PLACED */
     bool                        *drop; /* STAGE_PLACED, by value: what is not kept. Recomputation */
-    bool                         decided; /* fills it, unless it was filled for more rows */
+    bool                         decided; /* fills it, unless that was done: for more rows, or for
+                                              the parts of all ranks */
     bool                         copies;  /* products read copies of weights: copies.c */
 };
 
@@ -105,10 +106,12 @@ struct room {
 bool        deals(const struct compile_config *c);
 enum status deal_out(struct graph *g, const struct pass_input *input, struct arena scratch,
                      struct err *err);
+bool        will_deal(const struct compile_config *c, const struct value *v);
 bool        plan_deals(const struct plan *p, struct str param); /* layout.c */
 void        drop_gathered(const struct graph *g, bool *drop);   /* recomputation: gathered again */
 
-void gather_ahead(struct graph *g, struct arena scratch); /* ahead.c */
+bool gathers_ahead(const struct pass_input *in); /* ahead.c */
+void gather_ahead(struct graph *g, struct arena scratch);
 /* Sums gradients of matrices over the ranks as they come: early.c. */
 bool        sums_early(const struct pass_input *in, const struct graph *train);
 bool        is_summed_early(const struct graph *train, const struct value *grad);
@@ -150,8 +153,8 @@ enum status build_square(struct graph *g, const struct graph *train, i64 align_b
 void leads_to_product(const struct graph *g, i32 nodes, bool *leads);
 
 /* Hidden layers' products on 8-bit operands: fp8.c. */
-enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct target *target,
-                            struct arena scratch, struct err *err);
+enum status narrow_products(struct graph *g, const struct pass_input *in, struct arena scratch,
+                            struct err *err);
 
 /* Marks the hidden matrices: hidden.c. Before differentiation, which reads weights too. */
 void mark_hidden(struct graph *g, struct arena scratch);
@@ -206,21 +209,27 @@ enum status lay_out_program(struct arena *perm, const struct target *target, str
 i64 program_peak(struct graph *g, const struct target *target, struct plan *p,
                  struct arena scratch);
 
+/* Samples of the largest part that a rank has of a program's batch, or of the smallest; alone: all. */
+i64 part_samples(const struct compile_config *c, enum program_id id, bool largest);
+
+/* The same program for parts of several sizes, which recompute the same. */
+struct parts {
+    const struct graph *graphs[2];
+    i32                 count;
+};
+
 /* Which forward values are not kept for the backward half but computed again: recompute.c. `drop`, by
  * value, comes zeroed. */
-enum status choose_dropped(const struct graph *g, const struct compile_config *c,
-                           const struct target *target, struct plan *p, bool *drop,
+enum status choose_dropped(const struct parts *parts, const struct pass_input *in, bool *drop,
                            struct arena scratch, struct err *err);
+/* Those that no choice keeps: gathered weights and what is cast from them, and unpacked ones. */
+void drop_always(const struct graph *g, const struct compile_config *c, bool *drop);
 /* Has them computed again where the backward half wants them. */
 void drop_values(struct graph *g, const bool *drop, struct arena scratch);
-/* Frozen matrices are unpacked again where the backward half wants them: kept, they would take the memory that packing
- * them saved. */
-void drop_unpacked(const struct graph *g, bool *drop);
 /* Everything made inside one block of `every`, but for what the forward half reads outside. */
 void drop_blocks(const struct graph *g, i64 every, bool *drop);
 /* As little as the budget asks: recompute_auto.c. `drop` comes zeroed. */
-enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
-                           const struct target *target, struct plan *p, bool *drop,
+enum status recompute_auto(const struct parts *parts, const struct pass_input *in, bool *drop,
                            struct arena scratch, struct err *err);
 /* One program's temporaries and workspaces from `base` on; persistents are placed already. */
 void place_temps(struct program *p, const struct target *target, i64 base, struct arena scratch);

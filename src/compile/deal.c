@@ -149,15 +149,21 @@ enum status deal_out(struct graph *g, const struct pass_input *input, struct are
     return graph_status(g, err);
 }
 
-/* What is gathered, and what is only a cast, of a part or of the whole. */
+/* What is gathered, and what is only a cast, of a part or of the whole, to 8 bits too. */
 void drop_gathered(const struct graph *g, bool *drop)
 {
     for (i32 i = 0; i < g->forward_count; i++) {
         const struct node *n = &g->nodes[i];
         if (n->op == OP_GATHER_PARTS) drop[n->out] = true;
-        if (n->op != OP_CAST) continue;
+        if (n->op != OP_CAST && n->op != OP_QUANTISE) continue;
         const struct value *x = &g->values[graph_viewed(g, n->in[0])];
         if (x->dealt || (x->node >= 0 && g->nodes[x->node].op == OP_GATHER_PARTS))
-            drop[n->out] = true;
+            for (i32 k = 0; k < node_results(n); k++) drop[n->out + k] = true;
     }
+}
+
+bool will_deal(const struct compile_config *c, const struct value *v)
+{
+    enum group which = group_of(v);
+    return deals(c) && v->kind == VALUE_PARAM && (which == GROUP_DECAY || which == GROUP_REST);
 }

@@ -16,16 +16,18 @@ enum { VERDICTS_MAX = 16 };
 enum { LEAST = 256 }; /* AUTO: rows and columns of a weight; smaller products are bound by memory */
 
 struct operand { /* a tensor that is cast: a row of the state */
-    i32  base;   /* the value that is read */
+    i32  base;   /* whose it is, the weight's or the activation's */
+    i32  read;   /* the value that is cast */
     i64  columns;
     bool gradient;
     i32  cast; /* first result of its quantise, -1: not yet */
 };
 
 struct narrowing {
-    struct graph        *g;
-    enum fp8_kind        kind;
-    const struct target *target;
+    struct graph            *g;
+    const struct pass_input *in;
+    enum fp8_kind            kind;
+    struct target            target;
     struct verdict {
         i64  rows, low, high; /* of the layer: its weight's sizes in order */
         bool pays;
@@ -171,6 +173,13 @@ static bool measure(const struct target *t, i64 M, i64 N, i64 K, struct arena sc
     return after < before;
 }
 
+/* Of all ranks' parts of a batch the largest has so many rows, by which all of them decide. */
+static i64 rows_of_largest(const struct narrowing *w, i64 rows)
+{
+    i64 batch = MAX(w->in->batch, 1);
+    return rows % batch ? rows : rows / batch * part_samples(w->in->config, w->in->id, true);
+}
+
 /* Two layers whose weights are each other's transposed have the same three products. */
 static bool pays(struct narrowing *w, i32 index, struct arena scratch)
 {
@@ -178,16 +187,16 @@ static bool pays(struct narrowing *w, i32 index, struct arena scratch)
     const struct node  *n         = &g->nodes[index];
     struct sizes        s         = sizes_of(g, n);
     bool                of_weight = !is_weight(w, n->in[0]) && !is_weight(w, n->in[1]);
-    struct verdict      v         = { of_weight ? s.K : s.M, 0, 0, true };
+    struct verdict      v         = { rows_of_largest(w, of_weight ? s.K : s.M), 0, 0, true };
     i64                 a = s.N, b = of_weight ? s.M : s.K;
     v.low = MIN(a, b), v.high = MAX(a, b);
     if (w->kind == FP8_ON) return true;
-    if (!w->target->fp8 || !w->target->seconds) return false;
+    if (!w->target.fp8 || !w->in->target->seconds) return false;
     for (i32 i = 0; i < w->verdict_count; i++) {
         const struct verdict *k = &w->verdicts[i];
         if (k->rows == v.rows && k->low == v.low && k->high == v.high) return k->pays;
     }
-    v.pays = measure(w->target, v.rows, v.low, v.high, scratch);
+    v.pays = measure(&w->target, v.rows, v.low, v.high, scratch);
     if (w->verdict_count < VERDICTS_MAX) w->verdicts[w->verdict_count++] = v;
     return v.pays;
 }
@@ -204,7 +213,9 @@ static struct operand *operand_of(struct narrowing *w, i32 value)
             return &w->operands[i];
     }
     struct operand *o = &w->operands[w->operand_count++];
-    *o = (struct operand){ base, columns, g->values[base].node >= g->forward_count, -1 };
+    /* What is sharded is gathered in half the bytes if it is cast before. */
+    i32 read = will_deal(w->in->config, &g->values[base]) ? graph_viewed(g, value) : base;
+    *o = (struct operand){ base, read, columns, g->values[base].node >= g->forward_count, -1 };
     return o;
 }
 
@@ -214,7 +225,7 @@ static i32 cast_of(struct narrowing *w, struct operand *o)
     struct value *v    = &g->values[o->base];
     struct str    name = v->name.len || v->node < 0 ? v->name : g->nodes[v->node].name;
     struct attrs  at   = { .start = o - w->operands, .format = o->gradient };
-    i32           x    = o->base;
+    i32           x    = o->read;
     if (o->cast >= 0) return o->cast;
     name = str_fmt(g->perm, "%.*s.fp8", STR_ARG(name));
     if (shape_last(v->type.shape) != o->columns)
@@ -241,6 +252,15 @@ static void narrow(struct narrowing *w, struct node *n)
     n->at       = at;
 }
 
+/* Of every rank's part of the batch, so that all of them find the same. */
+static bool rows_fit(const struct narrowing *w, i64 rows)
+{
+    i64 batch = MAX(w->in->batch, 1), each = rows / batch;
+    for (i32 largest = 0; largest < 2 && rows % batch == 0; largest++)
+        if (each * part_samples(w->in->config, w->in->id, largest) % FP8_ALIGN) return false;
+    return true;
+}
+
 /* Lists the operands; false: there are none, or a product's rows do not fit. */
 static bool list_operands(struct narrowing *w)
 {
@@ -250,6 +270,7 @@ static bool list_operands(struct narrowing *w)
         if (!is_narrow(w, i)) continue;
         struct sizes s = sizes_of(g, n);
         if (s.M % FP8_ALIGN || s.N % FP8_ALIGN || s.K % FP8_ALIGN) return false;
+        if (i < g->forward_count && !rows_fit(w, s.M)) return false;
         if (operand_of(w, n->in[0])->gradient && operand_of(w, n->in[1])->gradient) return false;
     }
     /* What is left: a weight that no gradient is multiplied by. Later, so that the rows of all others
@@ -281,11 +302,12 @@ static void rewrite(struct narrowing *w, const bool *picked, struct arena scratc
     g->block = 0;
 }
 
-enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct target *target,
-                            struct arena scratch, struct err *err)
+enum status narrow_products(struct graph *g, const struct pass_input *in, struct arena scratch,
+                            struct err *err)
 {
-    struct narrowing w      = { .g = g, .kind = kind, .target = target };
+    struct narrowing w      = { .g = g, .in = in, .kind = in->config->fp8, .target = *in->target };
     bool            *picked = NEW(&scratch, bool, g->node_count + 1), any = false;
+    if (deals(in->config)) w.target.seconds = NULL; /* rates are the same on all ranks */
     w.weight   = NEW(&scratch, bool, g->value_count + 1);
     w.input    = NEW(&scratch, bool, g->value_count + 1);
     w.operands = NEW(&scratch, struct operand, 2 * g->node_count + 1);

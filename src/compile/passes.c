@@ -95,7 +95,7 @@ static bool has_fp8(const struct pass_input *in) { return in->config->fp8 != FP8
 static enum status pass_fp8(struct graph *g, const struct pass_input *in, struct arena scratch,
                             struct err *err)
 {
-    return narrow_products(g, in->config->fp8, in->target, scratch, err);
+    return narrow_products(g, in, scratch, err);
 }
 
 static bool has_copies(const struct pass_input *in) { return in->copies; }
@@ -165,14 +165,11 @@ static bool recomputes(const struct pass_input *in)
 static enum status pass_recompute(struct graph *g, const struct pass_input *in,
                                   struct arena scratch, struct err *err)
 {
-    enum status st = STATUS_OK;
-    if (!in->decided)
-        st = choose_dropped(g, in->config, in->target, in->plan, in->drop, scratch, err);
+    struct parts own = { { g }, 1 };
+    enum status  st  = in->decided ? STATUS_OK : choose_dropped(&own, in, in->drop, scratch, err);
     if (!st) drop_values(g, in->drop, scratch);
     return st;
 }
-
-static bool gathers_ahead(const struct pass_input *in) { return has_queue(in) && is_dealt(in); }
 
 static enum status pass_ahead(struct graph *g, const struct pass_input *in, struct arena scratch,
                               struct err *err)

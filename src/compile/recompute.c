@@ -5,9 +5,11 @@
  *   b dropped   a ── b ── c ── loss ── c' ── b ── b' ── a'
  *
  * Fixed policies drop everything inside a block of the model but what other blocks read; what `auto`
- * drops, value by value, is recompute_auto.c's. A node that writes state runs once; a random one
- * gives the same bits again, being addressed. */
+ * drops, value by value, is recompute_auto.c's. A node that writes state runs once, but for a
+ * cast to 8 bits of a gathered weight, which has a form that only reads it; a random one gives the same bits again,
+ * being addressed. */
 #include "compile/compile_int.h"
+#include "ir/fp8.h"
 #include <string.h>
 
 struct rewriter {
@@ -35,6 +37,7 @@ static void run_again(struct rewriter *r, i32 value)
     new.in               = NEW(g->perm, i32, MAX(n->in_count, 1));
     for (i32 i = 0; i < n->in_count; i++) new.in[i] = second(r, n->in[i]);
     new.name = str_cat(g->perm, n->name, STR("*"));
+    if (n->op == OP_QUANTISE) new.at.format |= FP8_AGAIN;
     graph_reserve(g);
     new.out = g->value_count;
     for (i32 i = 0; i < node_results(n); i++) {
@@ -105,26 +108,31 @@ void drop_blocks(const struct graph *g, i64 every, bool *drop)
     }
 }
 
-void drop_unpacked(const struct graph *g, bool *drop)
+/* Frozen matrices are unpacked again where the backward half wants them: kept, they would take the memory that packing
+ * them saved. */
+static void drop_unpacked(const struct graph *g, bool *drop)
 {
     for (i32 i = 0; i < g->forward_count; i++)
         if (g->nodes[i].op == OP_UNPACK) drop[g->nodes[i].out] = true;
 }
 
-enum status choose_dropped(const struct graph *g, const struct compile_config *config,
-                           const struct target *target, struct plan *p, bool *drop,
+void drop_always(const struct graph *g, const struct compile_config *c, bool *drop)
+{
+    drop_unpacked(g, drop); /* of blocks that are kept, too */
+    if (deals(c)) drop_gathered(g, drop);
+}
+
+enum status choose_dropped(const struct parts *parts, const struct pass_input *in, bool *drop,
                            struct arena scratch, struct err *err)
 {
-    const struct recompute_config *c = &config->recompute;
-    i64 budget                       = c->memory_bytes ? c->memory_bytes : target->memory_bytes;
+    const struct recompute_config *c = &in->config->recompute;
+    const struct graph            *g = parts->graphs[0];
     switch (c->kind) {
     case RECOMPUTE_NONE: break;
     case RECOMPUTE_ALL: drop_blocks(g, 1, drop); break;
     case RECOMPUTE_EVERY: drop_blocks(g, MAX(c->every, 1), drop); break;
-    case RECOMPUTE_AUTO:
-        return recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err);
+    case RECOMPUTE_AUTO: return recompute_auto(parts, in, drop, scratch, err);
     }
-    drop_unpacked(g, drop); /* of blocks that are kept */
-    if (deals(config)) drop_gathered(g, drop);
+    drop_always(g, in->config, drop);
     return STATUS_OK;
 }

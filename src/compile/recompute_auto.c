@@ -33,21 +33,22 @@ struct rung {
 };
 
 struct search {
-    const struct graph  *g;
-    const struct target *target;
-    struct plan         *plan;
-    i64                  budget;
-    u32                  fusions; /* that will follow: they change what lives when */
-    f64                 *seconds; /* by forward node */
-    bool                *read;    /* by value: the backward half reads it */
-    i32                 *part;    /* by forward node, rising */
-    bool                *stays;   /* by forward node: must not run again */
-    struct rung          rungs[RUNGS_MAX];
-    i32                  rung_count;
-    bool                *best; /* what to drop */
-    f64                  best_seconds;
-    bool                 found;
-    i64                  least_bytes; /* of anything tried */
+    const struct graph      *g;     /* the first of them */
+    const struct parts      *parts; /* all must fit */
+    const struct pass_input *in;
+    struct target            rates; /* that times are of */
+    i64                      budget;
+    f64                     *seconds; /* by forward node */
+    bool                    *read;    /* by value: the backward half reads it */
+    bool                    *always;  /* by value: it is never kept (drop_always) */
+    i32                     *part;    /* by forward node, rising */
+    bool                    *stays;   /* by forward node: must not run again */
+    struct rung              rungs[RUNGS_MAX];
+    i32                      rung_count;
+    bool                    *best; /* what to drop */
+    f64                      best_seconds;
+    bool                     found;
+    i64                      least_bytes; /* of anything tried */
 };
 
 static bool is_forward(const struct graph *g, i32 value)
@@ -82,7 +83,7 @@ static void look(struct search *s, struct arena scratch)
     i32                 count = g->forward_count, last = 0, now = 0;
     for (i32 i = 0; i < count; i++) {
         s->seconds[i] =
-            op_is_view(g->nodes[i].op) ? 0 : target_seconds(s->target, g, &g->nodes[i], scratch);
+            op_is_view(g->nodes[i].op) ? 0 : target_seconds(&s->rates, g, &g->nodes[i], scratch);
         if (g->nodes[i].block) last = i;
     }
     for (i32 i = count; i < g->node_count; i++) {
@@ -102,12 +103,13 @@ static void bound(struct search *s, i32 step)
     const struct graph *g = s->g;
     for (i32 i = 0; i < g->forward_count; i++) {
         const struct node *n = &g->nodes[i];
-        s->stays[i]          = op_info(n->op)->effect == EFFECT_STATE;
+        s->stays[i]          = op_info(n->op)->effect == EFFECT_STATE && !s->always[n->out];
         for (i32 k = 0; k < n->in_count; k++) {
             i32 v = graph_viewed(g, n->in[k]);
             if (!is_forward(g, v)) continue;
-            i32 from = g->values[v].node;
-            if ((s->part[from] - 1) / step != (s->part[i] - 1) / step) s->stays[from] = true;
+            i32  from   = g->values[v].node;
+            bool passes = (s->part[from] - 1) / step != (s->part[i] - 1) / step;
+            if (passes && !s->always[v]) s->stays[from] = true;
         }
     }
 }
@@ -138,7 +140,7 @@ static struct mincut *network(const struct search *s, f64 price, struct arena *p
         for (i32 k = 0; k < node_results(n); k++) {
             i32 v = n->out + k;
             mincut_edge(m, MINCUT_FIRST + nodes + v, MINCUT_FIRST + i,
-                        (i64)(kept_bytes(g, v) * price * ps_per_s));
+                        s->always[v] ? MINCUT_NEVER : (i64)(kept_bytes(g, v) * price * ps_per_s));
             if (s->read[v]) mincut_edge(m, MINCUT_SOURCE, MINCUT_FIRST + nodes + v, MINCUT_NEVER);
         }
     }
@@ -197,19 +199,30 @@ static void build_ladder(struct search *s, struct arena *perm, struct arena scra
 
 /* --- what fits --- */
 
-static i64 peak_of(const struct search *s, const bool *drop, struct arena scratch)
+/* With the passes that follow: they change what lives when. */
+static i64 peak_of_part(const struct search *s, const struct graph *part, const bool *drop,
+                        struct arena scratch)
 {
     struct arena  room = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
-    struct graph *c    = graph_copy(s->g, &room);
+    struct graph *c    = graph_copy(part, &room);
     drop_values(c, drop, scratch);
-    fuse(c, s->fusions, s->target, scratch);
-    return program_peak(c, s->target, s->plan, scratch);
+    if (gathers_ahead(s->in)) gather_ahead(c, scratch);
+    fuse(c, s->in->config->fuse, s->in->target, scratch);
+    return program_peak(c, s->in->target, s->in->plan, scratch);
+}
+
+static i64 peak_of(const struct search *s, const bool *drop, struct arena scratch)
+{
+    i64 most = 0;
+    for (i32 i = 0; i < s->parts->count; i++)
+        most = MAX(most, peak_of_part(s, s->parts->graphs[i], drop, scratch));
+    return most;
 }
 
 /* Lays the program out with these values dropped; the best of all that fit is remembered. */
 static bool try_out(struct search *s, bool *drop, struct arena scratch)
 {
-    drop_unpacked(s->g, drop);
+    drop_always(s->g, s->in->config, drop);
     i64 bytes      = peak_of(s, drop, scratch);
     f64 seconds    = seconds_again(s, drop, scratch);
     s->least_bytes = MIN(s->least_bytes, bytes);
@@ -287,9 +300,9 @@ static i32 find_again(const struct search *s, bool *drop, struct again *out, str
     for (i32 i = 0; i < g->forward_count; i++) {
         const struct node *n     = &g->nodes[i];
         f64                bytes = 0;
-        bool               whole = !op_is_view(n->op) && n->op != OP_UNPACK;
+        bool               whole = !op_is_view(n->op);
         for (i32 k = 0; k < node_results(n); k++) {
-            whole &= drop[n->out + k];
+            whole &= drop[n->out + k] && !s->always[n->out + k];
             bytes += kept_bytes(g, n->out + k);
         }
         if (!whole || bytes <= 0) continue;
@@ -338,28 +351,41 @@ static void consider_fixed(struct search *s, i32 blocks, struct arena scratch)
     }
 }
 
-enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
-                           const struct target *target, struct plan *p, bool *drop,
+/* Several ranks go by rates, not by what kernels are timed at: their program is then the same in every start, and in
+ * what `show` makes of it. */
+static struct target rates_of(const struct pass_input *in)
+{
+    struct target t = *in->target;
+    if (deals(in->config)) t.seconds = NULL;
+    return t;
+}
+
+enum status recompute_auto(const struct parts *parts, const struct pass_input *in, bool *drop,
                            struct arena scratch, struct err *err)
 {
-    struct search s = { .g = g, .target = target, .plan = p, .budget = budget, .best = drop };
-    s.fusions       = fusions;
+    const struct graph *g       = parts->graphs[0];
+    i64                 allowed = in->config->recompute.memory_bytes,
+        budget                  = allowed ? allowed : in->target->memory_bytes;
+    struct search s = { .g = g, .parts = parts, .in = in, .budget = budget, .best = drop };
+    s.rates         = rates_of(in);
     s.least_bytes   = INT64_MAX;
-    drop_unpacked(g, drop);
+    drop_always(g, in->config, drop);
     if (!budget || peak_of(&s, drop, scratch) <= budget) return STATUS_OK;
     s.seconds = NEW(&scratch, f64, g->forward_count + 1);
     s.read    = NEW(&scratch, bool, g->value_count + 1);
+    s.always  = NEW(&scratch, bool, g->value_count + 1);
     s.part    = NEW(&scratch, i32, g->forward_count + 1);
     s.stays   = NEW(&scratch, bool, g->forward_count + 1);
+    drop_always(g, in->config, s.always);
     look(&s, scratch);
-    i32          parts = s.part[g->forward_count - 1];
+    i32          last  = s.part[g->forward_count - 1];
     struct arena rungs = arena_part(&scratch, (scratch.end - scratch.begin) / 4);
-    for (i32 step = 1; step <= MAX(parts, 1); step *= 2) {
+    for (i32 step = 1; step <= MAX(last, 1); step *= 2) {
         bound(&s, step);
         build_ladder(&s, &rungs, scratch);
         if (climb(&s, scratch)) break;
     }
-    consider_fixed(&s, parts, scratch);
+    consider_fixed(&s, last, scratch);
     improve(&s, scratch);
     if (s.found) return STATUS_OK;
     return err_set(err, STATUS_USAGE,

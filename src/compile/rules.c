@@ -361,7 +361,8 @@ static struct sums sums_due(const struct pass_input *in)
                           copies ? parts : 0 };
 }
 
-/* Every gradient is summed over all ranks, once, and every buffer comes from rank 0. */
+/* Every gradient is summed over all ranks, once, and every buffer comes from the last rank, which has a
+ * sample of each batch. */
 enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
                        struct err *err)
 {
@@ -376,7 +377,8 @@ enum status rule_shard(const struct graph *g, const struct pass_input *in, struc
             return err_set(err, STATUS_WORLD, "%.*s is not over all ranks of its group",
                            STR_ARG(n->name));
         if (n->op == OP_ROWS_REDUCE) tables++;
-        buffers += n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER;
+        if (n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER)
+            buffers += n->at.start == in->config->ranks - 1 ? 1 : 2;
         bool sum  = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
         bool part = v->kind == VALUE_TEMP && v->node >= 0 && n->at.over == OVER_COPIES;
         if (!sum || (v->kind != VALUE_GRAD && !part)) continue;

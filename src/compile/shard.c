@@ -75,14 +75,18 @@ static void reduce_tables(struct graph *g, const struct graph *train, const stru
     }
 }
 
-/* Statistics of batch norms are of each rank's part; those of rank 0 go to all, as DDP's broadcast_buffers does. */
-static void share_buffers(struct graph *g, const struct graph *train, const struct attrs *at)
+/* Statistics of batch norms are of each rank's part; those of one rank go to all, as DDP's broadcast_buffers does. The
+ * last has a sample of every batch, however short: what a rank without one has made of its statistics (deal.c) goes. */
+static void share_buffers(struct graph *g, const struct graph *train,
+                          const struct compile_config *c)
 {
+    struct attrs at = over_all(c);
+    at.start        = c->ranks - 1;
     for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
         const struct value *b = &train->values[i];
         if (b->kind != VALUE_BUFFER) continue;
         i32 own = graph_value(g, VALUE_BUFFER, b->name, b->type);
-        graph_op(g, OP_RANK_BROADCAST, str_cat(g->perm, b->name, STR(".shared")), &own, 1, at);
+        graph_op(g, OP_RANK_BROADCAST, str_cat(g->perm, b->name, STR(".shared")), &own, 1, &at);
     }
 }
 
@@ -140,7 +144,7 @@ enum status shard_gradients(struct graph *g, const struct pass_input *in, struct
         if (!none) graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
     }
     reduce_tables(g, train, &at);
-    share_buffers(g, train, &at);
+    share_buffers(g, train, c);
     if (amax >= 0) { /* the scales of the next steps must be the same everywhere */
         i32 state  = graph_value(g, VALUE_STATE, STR("fp8.amax"), train->values[amax].type);
         at.largest = 1;

@@ -10,6 +10,9 @@ enum fp8_state {
     FP8_STATE = 18, /* numbers in a row: 16 steps */
 };
 
+/* Bit of a cast's `format`: of a tensor that was cast in this step before, whose row is read and not changed. */
+enum { FP8_AGAIN = 2 };
+
 #define FP8_ALIGN 16 /* sizes of fp8 products are multiples of it: cuBLASLt's rule */
 
 #endif

@@ -252,8 +252,8 @@ enum status shape_quantise(struct sig *s, struct err *err)
     if (s->in[1].dtype != DT_F32 || state.rank != 2 || state.dim[1] != FP8_STATE ||
         s->at->start < 0 || s->at->start >= state.dim[0])
         return fail_one(err, "needs a row of amaxes", s->in[1]);
-    if (s->at->format != 0 && s->at->format != 1)
-        return err_set(err, STATUS_USAGE, "format must be 0 (e4m3) or 1 (e5m2)");
+    if (s->at->format & ~(1 | FP8_AGAIN))
+        return err_set(err, STATUS_USAGE, "format must be 0 (e4m3) or 1 (e5m2), 2 more: again");
     s->out[0] = type_of(DT_U8, shape_2(shape_rows(x), shape_last(x)));
     s->out[1] = type_of(DT_U8, shape_2(shape_last(x), shape_rows(x)));
     s->out[2] = type_of(DT_F32, shape_1(1));

@@ -48,7 +48,7 @@ static void add_naive(const struct session *s, struct lint_facts *f)
 }
 
 /* A variance of one value is 0: the running one would shrink towards it with each such step, and evaluation, which
- * divides by it, would go wrong. PyTorch refuses it, too. */
+ * divides by it, would go wrong. PyTorch refuses it, too. A rank without a sample may: its statistics are dropped. */
 enum status norms_check(const struct session *s, struct err *err)
 {
     static const enum program_id ids[] = { PROGRAM_TRAIN, PROGRAM_TRAIN_LAST, PROGRAM_ADD,
@@ -58,13 +58,9 @@ enum status norms_check(const struct session *s, struct err *err)
         for (i32 i = 0; p && i < p->graph->node_count; i++) {
             const struct node *n = &p->graph->nodes[i];
             if (n->op != OP_BATCHNORM) continue;
-            if (session_deals(s))
-                return err_set(err, STATUS_USAGE,
-                               "%.*s is a batch norm, and with train.shard=all a rank without a "
-                               "sample would change its statistics: train.shard=state",
-                               STR_ARG(n->name));
-            if (shape_rows(graph_type(p->graph, n->in[0]).shape) > 1) continue;
             bool last = ids[k] == PROGRAM_TRAIN_LAST || ids[k] == PROGRAM_ADD_LAST;
+            if (shape_rows(graph_type(p->graph, n->in[0]).shape) > 1) continue;
+            if (last && s->ranks && !together_part(s, s->config.batch_last_all)) continue;
             return err_set(err, STATUS_USAGE,
                            "%.*s would see one value per channel%s, which has no variance: %s",
                            STR_ARG(n->name),

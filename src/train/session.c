@@ -152,12 +152,11 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
                                 struct err *err)
 {
     enum optimiser_kind first = s->config.optimiser;
-    enum status         st =
-        compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    enum status         st    = together_compile(s, build, context, err);
     if (!st) st = compile_typical(s, err);
     if (!st) st = optimiser_resolve(s, err);
     if (st || s->config.optimiser == first) return st;
-    st = compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    st = together_compile(s, build, context, err);
     return st ? st : compile_typical(s, err);
 }
 
@@ -222,6 +221,7 @@ static enum status compile_batches(struct session *s, struct err *err)
         train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN),
                       dataset_count(s->data, SPLIT_EVAL), &s->config);
     enum status st = together_batches(s, err);
+    if (!st) st = together_memory(s, err);
     if (st) return st;
     if (s->settings->eval_only) s->config.batch = s->config.batch_last = s->config.accumulate = 0;
     return compile_here(s, model_build, s->model, err);

@@ -28,20 +28,6 @@ enum status together_groups(struct session *s, struct err *err)
     return ranks_by_machine(s->ranks, &c->place, &c->places, err);
 }
 
-/* What cannot be where ranks gather each other's weights. */
-static enum status check_dealt(const struct session *s, struct err *err)
-{
-    if (s->config.recompute.kind == RECOMPUTE_AUTO)
-        return err_set(err, STATUS_USAGE,
-                       "train.recompute=auto chooses for each rank by itself, and with "
-                       "train.shard=all they must run the same program: train.recompute=all");
-    if (s->config.fp8)
-        return err_set(err, STATUS_USAGE,
-                       "train.fp8 keeps whole weights between the passes, which train.shard=all "
-                       "does not have: train.shard=state, or train.fp8=off");
-    return STATUS_OK;
-}
-
 enum status together_batches(struct session *s, struct err *err)
 {
     struct compile_config *c = &s->config;
@@ -55,10 +41,12 @@ enum status together_batches(struct session *s, struct err *err)
                        "a batch of %lld samples has no part for each of %d ranks: a larger "
                        "train.batch or fewer ranks",
                        (long long)c->batch, s->ranks->count);
-    i64 batch_last = c->batch_last, eval_last = c->eval_batch_last;
-    s->eval_all = c->eval_batch;
-    c->rank     = s->ranks->rank;
-    c->ranks    = s->ranks->count;
+    i64 eval_last     = c->eval_batch_last;
+    c->batch_all      = c->batch;
+    c->batch_last_all = c->batch_last;
+    s->eval_all       = c->eval_batch;
+    c->rank           = s->ranks->rank;
+    c->ranks          = s->ranks->count;
     if (!c->places) c->place = c->rank, c->places = c->ranks;
     c->step_samples    = session_step_samples(s);
     c->batch           = together_part(s, c->batch);
@@ -66,9 +54,9 @@ enum status together_batches(struct session *s, struct err *err)
     c->eval_batch_last = together_part(s, c->eval_batch_last);
     if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
     bool all = session_deals(s); /* nobody stands aside: the others gather its parts */
-    if (all || s->target.queues > 1) c->batch_last = batch_last ? MAX(c->batch_last, 1) : 0;
+    if (all || s->target.queues > 1) c->batch_last = c->batch_last_all ? MAX(c->batch_last, 1) : 0;
     if (all) c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
-    return all ? check_dealt(s, err) : STATUS_OK;
+    return STATUS_OK;
 }
 
 /* --- the same everywhere --- */

@@ -44,6 +44,6 @@ void together_notes(struct session *s)
     if (s->ranks && norms)
         note(s, str_fmt(s->perm,
                         "batch norms use the statistics of each rank's part of a batch (%lld of "
-                        "%lld samples), and evaluation those of rank 0",
+                        "%lld samples), and evaluation those of the last rank",
                         (long long)s->config.batch, (long long)s->batch_all));
 }

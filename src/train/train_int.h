@@ -82,6 +82,11 @@ i64 together_part(const struct session *s, i64 samples);
 enum status together_groups(struct session *s, struct err *err);
 /* Batches of all ranks become this one's parts. USAGE: there are more ranks than samples. */
 enum status together_batches(struct session *s, struct err *err);
+/* Compiles in all ranks, and where they choose what is recomputed (together_compile.c), the same: for the least memory
+ * of all ranks, which they must have told each other before. */
+enum status together_memory(struct session *s, struct err *err);
+enum status together_compile(struct session *s, graph_builder *build, void *context,
+                             struct err *err);
 /* A number, or text, of rank 0 becomes everybody's. */
 enum status together_say(struct session *s, void *data, i64 bytes, struct err *err);
 /* Weights, buffers and optimiser state of rank 0 become everybody's. */

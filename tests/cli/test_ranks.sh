@@ -155,8 +155,6 @@ grep -q 'resumed at step 10' second.err || fail "a ranker does not resume: $(cat
 $launcher -n 2 "$frugal" train run.yaml train.batch=1 >wrong.out 2>&1 && fail "a batch smaller than the ranks"
 [ "$(grep -c 'no part for each of 2 ranks' wrong.out)" = 1 ] || fail "batch 1: $(cat wrong.out)"
 
-$launcher -n 2 "$frugal" train run.yaml train.shard=all train.recompute=auto >wrong.out 2>&1 && fail "recompute=auto with shard=all"
-[ "$(grep -c 'they must run the same program: train.recompute=all' wrong.out)" = 1 ] || fail "recompute=auto: $(cat wrong.out)"
 $launcher -n 2 "$frugal" train ranker.yaml $ranker train.shard=all train.steps=1 checkpoint.dir= >wrong.out 2>&1 || fail "a ranker, all: $(cat wrong.out)"
 grep -q 'in tables updated row by row (train.tables=dense shards them)' wrong.out || fail "whole tables are not noted: $(cat wrong.out)"
 

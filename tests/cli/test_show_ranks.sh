@@ -81,6 +81,21 @@ for shard in state all; do
   used=$(grep '"event":"done"' ran.json | grep -o '"arena_bytes_used":[0-9]*' | grep -o '[0-9]*$')
   [ "$planned" = "$used" ] || fail "$shard in machines: show says $planned bytes, a run took $used"
 done
+# What runs again is chosen once, for all ranks: what show says of half of the memory that recomputing everything saves.
+for recompute in none all; do
+  run 0 show small.yaml --json --ranks 2 train.shard=all model.depth=4 train.recompute=$recompute
+  declare "$recompute=$(number arena_bytes)"
+done
+half=$(awk -v none="$none" -v all="$all" 'BEGIN { printf "%.12f", (none + all) / 2 / 2^30 }')
+auto="train.shard=all model.depth=4 train.recompute=auto train.memory_gib=$half"
+run 0 show small.yaml --json --ranks 2 $auto
+planned=$(number arena_bytes)
+[ "$all" -le "$planned" ] && [ "$planned" -lt "$none" ] || fail "auto plans $planned bytes, between $all and $none"
+if [ -n "$launcher" ]; then
+  $launcher -n 2 "$frugal" train small.yaml --json $auto train.out= >ran.json 2>err || fail "recompute=auto: $(cat err)"
+  used=$(grep '"event":"done"' ran.json | grep -o '"arena_bytes_used":[0-9]*' | grep -o '[0-9]*$')
+  [ "$planned" = "$used" ] || fail "auto: show says $planned bytes, a run took $used"
+fi
 # A step that cannot be cut says what it is cut by, not "a batch of 1 samples".
 run 2 show small.yaml --ranks 5 train.batch=13 train.micro_batch=1
 has err '^train.batch=13 has no equal micro-batches of 5 to 5 samples, for 5 ranks with train.micro_batch=1: a multiple of 5 has'

@@ -48,7 +48,7 @@ TEST(scales_are_the_largest_powers_of_two_that_fit)
 
 /* --- the state --- */
 
-static void quantise(f32 *x, i64 count, f32 *state, u8 *codes, f32 *factor)
+static void quantise_as(i64 format, f32 *x, i64 count, f32 *state, u8 *codes, f32 *factor)
 {
     u8            turned[64];
     struct tensor in[]  = { { x, type_of(DT_F32, shape_2(1, count)), count },
@@ -56,9 +56,14 @@ static void quantise(f32 *x, i64 count, f32 *state, u8 *codes, f32 *factor)
     struct tensor out[] = { { codes, type_of(DT_U8, shape_2(1, count)), count },
                             { turned, type_of(DT_U8, shape_2(count, 1)), count },
                             { factor, type_of(DT_F32, shape_1(1)), 1 } };
-    struct attrs  at    = { 0 };
+    struct attrs  at    = { .format = format };
     ref_run(&(struct call){ OP_QUANTISE, &at, in, 2, out, NULL, 0, NULL, NULL });
     CHECK(!memcmp(codes, turned, (size_t)count));
+}
+
+static void quantise(f32 *x, i64 count, f32 *state, u8 *codes, f32 *factor)
+{
+    quantise_as(0, x, count, state, codes, factor);
 }
 
 static void advance(f32 *state)
@@ -93,6 +98,26 @@ TEST(a_first_step_goes_by_its_own_maximum_and_later_ones_by_the_past)
     advance(state);
     CHECK_EQ(state[FP8_USED], 1);
     CHECK_EQ(state[FP8_NOW], 0);
+}
+
+/* In the first step, which goes by its own maximum, and in one that goes by the past. */
+TEST(a_cast_made_again_has_the_same_codes_and_notes_nothing)
+{
+    f32 state[FP8_STATE] = { 0 }, kept[FP8_STATE], x[] = { 0.3f, -1.75f, 5, -0.01f }, first, second;
+    u8  codes[2][4];
+    for (i32 step = 0; step < 2; step++) {
+        quantise(x, 4, state, codes[0], &first);
+        memcpy(kept, state, sizeof kept);
+        quantise_as(FP8_AGAIN, x, 4, state, codes[1], &second);
+        CHECK(!memcmp(codes[0], codes[1], sizeof *codes));
+        CHECK_EQ(first, second);
+        CHECK(!memcmp(kept, state, sizeof kept));
+        f32 large = 1000;
+        quantise_as(FP8_AGAIN, &large, 1, state, codes[1], &second);
+        CHECK(!memcmp(kept, state, sizeof kept));
+        advance(state);
+        x[2] = 40; /* beyond what is known of the past */
+    }
 }
 
 /* --- the pass --- */
@@ -158,6 +183,55 @@ TEST(hidden_layers_are_narrow_in_all_three_products_and_tensors_are_cast_once)
     CHECK_EQ(count_of(set->programs[PROGRAM_EVAL], OP_QUANTISE), 0);
     const struct persistent *state = program_set_find(set, STR("fp8.amax"));
     CHECK(state && state->kind == VALUE_STATE && state->type.shape.dim[0] == 6);
+}
+
+/* As the second of two ranks; batches of all of them. */
+static struct program_set *dealt(struct arena *perm, struct arena scratch, i64 width, i64 batch,
+                                 i64 own)
+{
+    struct target         t      = { .align_bytes = 64 };
+    struct compile_config config = { .optimiser = OPTIMISER_ADAMW,
+                                     .precision = DT_BF16,
+                                     .fp8       = FP8_ON,
+                                     .fuse      = FUSE_ALL,
+                                     .shard     = SHARD_ALL,
+                                     .ranks     = 2,
+                                     .rank      = 1,
+                                     .batch     = own,
+                                     .batch_all = batch };
+    struct program_set   *set;
+    struct err            err = { 0 };
+    if (compile(perm, &t, &config, build, &width, &set, scratch, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return set;
+}
+
+/* train.shard=all: a weight is gathered in bf16 and cast in each pass, so that no whole copy stays between them: the
+ * second cast notes nothing, and of the layer whose input has a gradient alone there is one. */
+TEST(a_sharded_weight_is_cast_again_where_the_backward_pass_reads_it)
+{
+    struct program_set *set   = dealt(perm, scratch, 64, 4, 2);
+    const struct graph *g     = set->programs[PROGRAM_TRAIN]->graph;
+    i32                 first = 0, again = 0;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (n->op != OP_QUANTISE) continue;
+        i32  from     = g->values[graph_viewed(g, n->in[0])].node;
+        bool gathered = from >= 0 && g->nodes[from].op == OP_GATHER_PARTS;
+        bool second   = n->at.format & FP8_AGAIN;
+        CHECK_EQ(second, gathered && i >= g->forward_count);
+        if (gathered) CHECK_EQ(g->values[n->in[0]].type.dtype, DT_BF16);
+        first += gathered && !second;
+        again += second;
+        for (i32 k = i + 1; k < g->node_count && gathered && !second;
+             k++) /* and not beyond its half */
+            for (i32 j = 0; j < g->nodes[k].in_count; j++)
+                if (g->nodes[k].in[j] >= n->out && g->nodes[k].in[j] < n->out + 3)
+                    CHECK(k < g->forward_count);
+    }
+    CHECK_EQ(first, 2); /* a and b */
+    CHECK_EQ(again, 2);
+    CHECK_EQ(count_of(set->programs[PROGRAM_UPDATE], OP_FP8_ADVANCE), 1);
 }
 
 /* x -> a -> b -> head */

@@ -249,6 +249,91 @@ TEST(a_deep_model_finds_less_than_any_fixed_policy_at_five_budgets)
     }
 }
 
+/* --- several ranks that gather each other's weights --- */
+
+enum { RANKS = 3, RANKS_DEPTH = 8, BATCH_ALL = 8, LAST_ALL = 2 };
+
+/* As rank `r` of RANKS; `chosen`: of rank 0. */
+static struct program_set *of_rank(i32 r, struct recompute_config c, i32 queues, struct str chosen,
+                                   f64 *seconds, struct arena *perm, struct arena scratch)
+{
+    struct compile_config config = { .optimiser        = OPTIMISER_ADAMW,
+                                     .recompute        = c,
+                                     .recompute_chosen = chosen,
+                                     .rank             = r,
+                                     .ranks            = RANKS,
+                                     .shard            = SHARD_ALL,
+                                     .batch_all        = BATCH_ALL,
+                                     .batch_last_all   = LAST_ALL };
+    struct target         target = { .align_bytes       = 64,
+                                     .threads           = 1,
+                                     .queues            = queues,
+                                     .flops_s           = { [DT_F32] = 1e11 },
+                                     .bandwidth_bytes_s = 2e10 };
+    struct program_set   *set;
+    struct err            err = { 0 };
+    config.batch              = BATCH_ALL * (r + 1) / RANKS - BATCH_ALL * r / RANKS;
+    config.batch_last         = MAX(LAST_ALL * (r + 1) / RANKS - LAST_ALL * r / RANKS, 1);
+    if (compile(perm, &target, &config, model_build, deep_gpt(RANKS_DEPTH, perm), &set, scratch,
+                &err))
+        harness_fail(__FILE__, __LINE__, "rank %d: %s", r, err.text);
+    *seconds = seconds_of(set->programs[PROGRAM_TRAIN], &target, scratch);
+    return set;
+}
+
+/* The ops that wait for other ranks, in order. */
+static i32 calls_of(const struct program *p, struct str *names)
+{
+    i32 count = 0;
+    for (i32 i = 0; i < p->instr_count; i++) {
+        const struct node *n = &p->graph->nodes[p->instrs[i].node];
+        if (op_info(n->op)->attrs & A_ranks) names[count++] = n->name;
+    }
+    return count;
+}
+
+static void check_calls(const struct program_set *a, const struct program_set *b,
+                        enum program_id id, struct arena scratch)
+{
+    struct str *own   = NEW(&scratch, struct str, a->programs[id]->instr_count),
+               *other = NEW(&scratch, struct str, b->programs[id]->instr_count);
+    i32 count         = calls_of(a->programs[id], own);
+    CHECK_EQ(calls_of(b->programs[id], other), count);
+    for (i32 i = 0; i < count; i++) CHECK(str_eq(own[i], other[i]));
+}
+
+/* Parts of 2, 3 and 3 samples, of the last batch none, 1 and 1. */
+TEST(ranks_call_each_other_in_one_order_and_fit_one_budget)
+{
+    static const struct recompute_config fixed[] = { { RECOMPUTE_NONE, 0, 0 },
+                                                     { RECOMPUTE_EVERY, 1, 0 },
+                                                     { RECOMPUTE_EVERY, 2, 0 },
+                                                     { RECOMPUTE_EVERY, 3, 0 },
+                                                     { RECOMPUTE_EVERY, 4, 0 } };
+    for (i32 queues = 1; queues <= 2; queues++) {
+        f64 seconds[COUNT_OF(fixed)], now;
+        i64 bytes[COUNT_OF(fixed)];
+        for (i64 k = 0; k < COUNT_OF(fixed); k++)
+            bytes[k] = of_rank(RANKS - 1, fixed[k], queues, STR(""), &seconds[k], perm, scratch)
+                           ->arena_bytes;
+        for (i64 i = 0; i <= 5; i++) {
+            struct recompute_config c      = { RECOMPUTE_AUTO, 0,
+                                               bytes[1] + (bytes[0] - bytes[1]) * i / 5 };
+            struct program_set     *first  = of_rank(0, c, queues, STR(""), &now, perm, scratch);
+            struct str              chosen = compile_chosen(first, perm);
+            CHECK(first->arena_bytes <= c.memory_bytes);
+            for (i32 r = 1; r < RANKS; r++) {
+                struct program_set *set = of_rank(r, c, queues, chosen, &now, perm, scratch);
+                CHECK(set->arena_bytes <= c.memory_bytes);
+                check_calls(first, set, PROGRAM_TRAIN, scratch);
+                check_calls(first, set, PROGRAM_TRAIN_LAST, scratch);
+            }
+            for (i64 k = 0; k < COUNT_OF(fixed); k++)
+                if (bytes[k] <= c.memory_bytes) CHECK(now <= seconds[k] * (1 + 1e-9));
+        }
+    }
+}
+
 /* --- long sequences on a GPU, compiled and not run --- */
 
 enum { LONG = 32768, LONG_DEPTH = 16, LONG_WIDTH = 2048, LONG_HEADS = 16, LONG_WORDS = 50304 };

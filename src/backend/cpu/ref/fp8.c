@@ -13,10 +13,11 @@ static void join(f32 *largest, f32 v)
 void ref_QUANTISE(const struct call *c)
 {
     const struct tensor *x      = &c->in[0];
-    enum fp8             format = c->at->format ? FP8_E5M2 : FP8_E4M3;
+    enum fp8             format = c->at->format & 1 ? FP8_E5M2 : FP8_E4M3;
     f32                 *row    = (f32 *)c->in[1].data + c->at->start * FP8_STATE;
     i64                  C = ref_dim(&c->out[0], 1), rows = ref_dim(&c->out[0], 0);
-    for (i64 i = 0; i < x->count; i++) join(&row[FP8_NOW], (f32)ref_load(x, i));
+    for (i64 i = 0; i < x->count && !(c->at->format & FP8_AGAIN); i++)
+        join(&row[FP8_NOW], (f32)ref_load(x, i));
     f32 amax     = row[FP8_USED] > 0 ? row[FP8_USED] : row[FP8_NOW];
     i32 exponent = fp8_exponent(amax, format);
     for (i64 r = 0; r < rows; r++) {

@@ -46,7 +46,7 @@ __device__ inline int exponent_of(f32 amax, bool e5m2)
 
 template <class T>
 __global__ void quantise(u8 *q, u8 *turned, f32 *factor, f32 *row, const T *x, i64 rows, i64 C,
-                         bool e5m2)
+                         bool e5m2, bool again)
 {
     __shared__ __align__(16) u8 tile[TILE][PITCH];
     i64                         r0 = (i64)blockIdx.y * TILE, c0 = (i64)blockIdx.x * TILE;
@@ -73,7 +73,9 @@ __global__ void quantise(u8 *q, u8 *turned, f32 *factor, f32 *row, const T *x, i
         *(u32 *)&tile[r][column]                   = out.all.x;
         *(u32 *)&tile[r][column + 4]               = out.all.y;
     }
-    join(row, most); /* and the tile is whole */
+    if (again) __syncthreads();
+    else join(row, most);
+    /* the tile is whole */
     if (!threadIdx.x && !blockIdx.x && !blockIdx.y) *factor = ldexpf(1, -exponent);
     /* 16 rows of one column a thread */
     int k = threadIdx.x / 4, part = threadIdx.x % 4 * 16;
@@ -137,11 +139,12 @@ static void run_QUANTISE(const struct gpu_call *c)
     if (!c->in[0].count) return;
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        first_amax<T><<<AMAX_BLOCKS, THREADS, 0, c->gpu->stream>>>(row, data_of<T>(c->in[0]),
-                                                                   c->in[0].count);
+        if (!(c->at->format & FP8_AGAIN))
+            first_amax<T><<<AMAX_BLOCKS, THREADS, 0, c->gpu->stream>>>(row, data_of<T>(c->in[0]),
+                                                                       c->in[0].count);
         quantise<T><<<tiles, THREADS, 0, c->gpu->stream>>>(
             data_of<u8>(c->out[0]), data_of<u8>(c->out[1]), data_of<f32>(c->out[2]), row,
-            data_of<T>(c->in[0]), rows, C, c->at->format != 0);
+            data_of<T>(c->in[0]), rows, C, c->at->format & 1, c->at->format & FP8_AGAIN);
     });
 }
 
