@@ -14,7 +14,8 @@ const struct assumption assumptions[] = {
 };
 const i64 assumption_count = COUNT_OF(assumptions);
 
-/* Without copies of weights, which ranks do not keep: one work serves machines of one GPU, where casts are 1 % of a step, and of many. */
+/* Without copies of weights, which ranks do not keep: one work serves machines of one GPU, where casts take 1 % of
+ * a step, and of many. */
 struct target target_of_gpus(void)
 {
     return (struct target){ .align_bytes     = TARGET_GPU_ALIGN_BYTES,
