@@ -18,7 +18,7 @@ END
 now() { echo "${EPOCHREALTIME/./}"; } # microseconds
 real=0 wall=0 lives=0
 spent() { sed -n 's/.*"ns":\([0-9]*\)[0-9][0-9][0-9],"usd".*/\1/p' kept/spent.json 2>/dev/null | grep . || echo 0; } # microseconds
-# life MICROSECONDS ARGUMENT...: frugal, killed after so long (0: left alone). Adds to `wall` what it lived, but of one that is
+# life MICROSECONDS ARGUMENT...: frugal, killed after so long, but not before it has said once what it spent (0: left alone). Adds to `wall` what it lived, but of one that is
 # killed only what it added to spent.json (`real` has all of it): its beginning and what came after its last word no file has. That this is less
 # than a tenth of a second on a quiet machine is tests/unit/test_tally.c's to show. `lives` counts those left alone.
 life() {
@@ -31,6 +31,10 @@ life() {
   pid=$!
   if [ "$limit" -gt 0 ]; then
     python3 -c "import time; time.sleep($limit / 1e6)"
+    for ((tries = 0; tries < 50; tries++)); do
+      [ "$(spent)" = "$before" ] || break
+      sleep 0.1
+    done
     kill -9 $pid 2>/dev/null
   fi
   { wait $pid; rc=$?; } 2>/dev/null
@@ -132,8 +136,8 @@ rm -rf kept
 # Killed before the first checkpoint, twice: one run, and nothing of it is free.
 export FRUGAL_RUN_LEDGER=$folder/second.db
 real=0 wall=0 lives=0
-for i in 1 2; do life 1200000 train run.yaml checkpoint.every=100000000 train.max_seconds=3; done
-life 0 train run.yaml checkpoint.every=100000000 train.max_seconds=3 --json
+for i in 1 2; do life 1200000 train run.yaml checkpoint.every=100000000 train.max_seconds=4; done
+life 0 train run.yaml checkpoint.every=100000000 train.max_seconds=4 --json
 paid=$(printed)
 near 'printed without checkpoints' "$paid"
 run 0 runs --json

@@ -41,7 +41,10 @@ i64 ref_work(const struct call *c)
     return info->work(&(struct sig){ in, c->in_count, out, c->at, c->op });
 }
 
-static const struct kernel reference = { -1, "ref", ISA_ANY, NULL, ref_run, ref_work };
+/* Chosen for every op, so that what follows in a pass is its too; or where no fast kernel takes the call, and then the
+ * maps behind are the fast ones, which give the bits that they give in a pass of their own. */
+static const struct kernel reference = { -1, "ref", ISA_ANY, NULL, ref_run, ref_work },
+                           only_one  = { -1, "ref", ISA_ANY, NULL, ref_run, ref_work };
 
 const struct kernel *kernel_at(i32 index)
 {
@@ -63,7 +66,7 @@ const struct kernel *kernel_choose(const struct call *c, bool reference_only)
     for (i32 i = 0; (k = kernel_at(i)); i++) {
         if (k->op == c->op && k->isa <= isa && (!k->takes || k->takes(&asked))) return k;
     }
-    return &reference;
+    return &only_one;
 }
 
 bool kernel_applies_then(const struct kernel *k)
