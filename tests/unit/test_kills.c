@@ -55,7 +55,7 @@ struct ended {
     struct train_result result;
     i64                 steps;
     f64                 step_s, save_s; /* the slowest */
-    f64                 last_save_s;
+    f64                 last_save_s;    /* after the last step */
     f64  starved_s;       /* after the last step, but for its save: ready, without a core */
     f64  own_s;           /* on its own clock, until that stopped */
     i64  at_ns, delay_ns; /* of the last event */
@@ -80,8 +80,9 @@ static void on_step(void *context, const struct event_step *e)
     struct ended *r = context;
     f64           s = mark(r, "step");
     if (r->steps++) r->step_s = fmax(r->step_s, s);
-    r->starved_s = 0;
-    r->after[0]  = 0;
+    r->last_save_s = 0;
+    r->starved_s   = 0;
+    r->after[0]    = 0;
     (void)e;
 }
 
@@ -91,15 +92,16 @@ static void on_eval(void *context, const struct event_eval *e)
     (void)e;
 }
 
-/* One that is written beside the steps says itself what it took; for the last one the run waits. */
+/* One that is written beside the steps says itself what it took; for the last one, and for one that is still being
+ * written when the steps end, the run waits. */
 static void on_checkpoint(void *context, const struct event_checkpoint *e)
 {
     struct ended *r         = context;
     f64           starved_s = r->starved_s, s = mark(r, checkpoint_kind_name(e->what).data);
     if (e->what != CHECKPOINT_SAVED) return;
-    r->last_save_s = s;
-    r->save_s      = fmax(r->save_s, fmax(s, e->blocked_s + e->persist_s));
-    r->starved_s   = starved_s;
+    r->last_save_s += s;
+    r->save_s    = fmax(r->save_s, fmax(r->last_save_s, e->blocked_s + e->persist_s));
+    r->starved_s = starved_s;
 }
 
 /* Closing is the end of the last save. */
