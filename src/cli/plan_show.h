@@ -15,7 +15,7 @@ void plan_models_names(struct cli *c); /* in a line, to stderr */
 struct str plan_dollars(struct arena *perm, f64 usd);        /* $1,234.56 */
 struct str plan_dollars_short(struct arena *perm, f64 usd);  /* $1,235, $12.35M */
 struct str plan_billed_short(struct arena *perm, f64 hours); /* 1,235 */
-struct str plan_time_short(struct arena *perm, f64 hours);   /* 12.5 d */
+struct str plan_time_short(struct arena *perm, f64 hours);   /* 12.5 d, 41 y */
 struct str plan_usd_hour(struct arena *perm, f64 usd_h);     /* $0.8048 */
 struct str plan_usd_hour_short(struct arena *perm, f64 usd_h);
 struct str plan_billed(struct arena *perm, f64 hours);     /* 1,234.5 */

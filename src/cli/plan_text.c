@@ -1,10 +1,10 @@
 /* plan_text.c - a plan's quantities as people read them: enough digits to compute with, thousands apart, long
- * times in days. */
+ * times in days, and in years where a table is narrow. */
 #include "cli/plan_show.h"
 #include <math.h>
 
-static const f64 days_from_h = 48, whole_from_usd = 10000, whole_short = 100, million = 1e6,
-                 billion = 1e9;
+static const f64 days_from_h = 48, year_h = 365.25 * 24, years_from_h = 10000 * 24.0,
+                 whole_from_usd = 10000, whole_short = 100, million = 1e6, billion = 1e9;
 
 /* 1,234.56: the whole part by thousands, then so many decimals. */
 static struct str apart(struct arena *perm, f64 value, int decimals)
@@ -76,6 +76,7 @@ struct str plan_time(struct arena *perm, f64 hours)
 
 struct str plan_time_short(struct arena *perm, f64 hours)
 {
+    if (hours >= years_from_h) return str_cat(perm, apart(perm, hours / year_h, 0), STR(" y"));
     struct str time = plan_time(perm, hours);
     return str_ends(time, STR(" days")) ? str_sub(time, 0, time.len - 3) : time;
 }
