@@ -101,6 +101,44 @@ TEST(choices_of_convolutions_read_back_beside_those_of_products)
     CHECK(!memcmp(&v->convs[0].kind, &u->convs[2].kind, sizeof(struct conv_kind)));
 }
 
+static struct conv_kind kind_of(i64 op, enum dtype in, enum dtype out)
+{
+    return (struct conv_kind){ .op = op, .in = in, .out = out, .bias = DT_COUNT };
+}
+
+/* An engine that stores f32 is compiled at run time: half of the core time of a first run, and never chosen. */
+TEST(an_engine_stores_a_16_bit_weight_gradient_in_f32_only_where_the_low_type_has_none)
+{
+    static const enum dtype low[] = { DT_BF16, DT_F16 };
+    struct conv_kind        wide  = kind_of(OP_CONV2D_GRAD_W, DT_F32, DT_F32);
+    for (i64 i = 0; i < COUNT_OF(low); i++) {
+        struct conv_kind k    = kind_of(OP_CONV2D_GRAD_W, low[i], DT_F32);
+        struct conv_kind same = kind_of(OP_CONV2D_GRAD_W, low[i], low[i]);
+        CHECK(tuning_tries_low(&k, NULL));
+        CHECK(!tuning_tries_straight(&k, NULL, true));
+        CHECK(tuning_tries_straight(&k, NULL, false));
+        CHECK(!tuning_tries_low(&same, NULL));
+        CHECK(tuning_tries_straight(&same, NULL, false));
+    }
+    CHECK(!tuning_tries_low(&wide, NULL));
+    CHECK(tuning_tries_straight(&wide, NULL, false));
+}
+
+TEST(other_convolutions_try_both_ways_and_a_kept_choice_only_its_own)
+{
+    static const i64  ops[] = { OP_CONV2D, OP_CONV2D_GRAD_X, OP_CONV2D_GRAD_W };
+    struct tuned_conv kept  = { 0 };
+    for (i64 i = 0; i < COUNT_OF(ops); i++) {
+        struct conv_kind k = kind_of(ops[i], DT_BF16, DT_F32);
+        CHECK_EQ(tuning_tries_straight(&k, NULL, true), ops[i] != OP_CONV2D_GRAD_W);
+        CHECK(tuning_tries_low(&k, NULL));
+        for (kept.way = 0; kept.way < WAY_COUNT; kept.way++) {
+            CHECK_EQ(tuning_tries_straight(&k, &kept, true), kept.way == WAY_ENGINE);
+            CHECK_EQ(tuning_tries_low(&k, &kept), kept.way == WAY_LOW);
+        }
+    }
+}
+
 TEST(a_choice_counts_for_its_product_and_for_as_many_tries)
 {
     struct tuning *t = tuning_of(perm, "g", 1);

@@ -42,6 +42,17 @@ void tuning_add_conv(struct tuning *t, const struct tuned_conv *choice)
     t->changed = true;
 }
 
+bool tuning_tries_low(const struct conv_kind *k, const struct tuned_conv *kept)
+{
+    return k->out != k->in && (!kept || kept->way == WAY_LOW);
+}
+
+bool tuning_tries_straight(const struct conv_kind *k, const struct tuned_conv *kept, bool low)
+{
+    if (kept) return kept->way == WAY_ENGINE;
+    return !low || k->op != OP_CONV2D_GRAD_W || k->out == k->in;
+}
+
 /* --- text --- */
 
 /* Operands of an fp8 product, by 1 + format. */

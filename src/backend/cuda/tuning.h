@@ -88,6 +88,17 @@ struct tuned_conv *tuning_find_conv(struct tuning *t, const struct conv_kind *k,
                                     i64 tried);
 void               tuning_add_conv(struct tuning *t, const struct tuned_conv *choice);
 
+/* Which of cuDNN's engines to try for a kind: straight, those that store the result in its own type; low, those that
+ * store it in the operands' type and have a cast behind them. `kept`: the choice for this kind, or NULL. `low`: low is
+ * possible.
+ *
+ * A 16-bit weight gradient stored in f32 is tried straight only where low is not possible. cuDNN 9.19 has one engine
+ * for it, on Hopper alone, and compiles it when the plan is made. Of the 38 plans that it compiled for a ResNet-50, 22
+ * were of this engine: half of the 20 s of core time in a first run. None of the network's 23 weight gradients chose
+ * it (bench/results/gpu-2026-11-18.txt). */
+bool tuning_tries_straight(const struct conv_kind *k, const struct tuned_conv *kept, bool low);
+bool tuning_tries_low(const struct conv_kind *k, const struct tuned_conv *kept);
+
 struct str tuning_print(const struct tuning *t, struct arena *perm);
 struct str tuning_print_used(const struct tuning *t, struct arena *perm);
 /* Adds what the text holds, if it is for the same GPU and library. STATUS_USAGE: it is not, or is no such

@@ -5,8 +5,8 @@
  * out, by several threads, and one more lets the clock choose among those that are made; where there is no memory for
  * that, it chooses when the program is prepared. Engines that do
  * not repeat their sums are left out unless the run allows them, and in f32 those that round operands
- * (TF32) or transform them. A weight's gradient in f32 is tried both ways: stored by the engine itself, and in the
- * low type with a cast behind it.
+ * (TF32) or transform them. A 16-bit weight gradient that the program has in f32 is stored in the low type, with a cast
+ * behind it, unless the library cannot (tuning.h).
  * A bias and the maps that follow in a low type are drawn into the same graph; where the library has
  * no engine for the whole, or a slow one, the bias is added after and the chain left to the backend. */
 #include "backend/cuda/module/conv.h"
@@ -269,12 +269,6 @@ struct ways {
     struct conv *straight, *low; /* NULL: the library has none */
 };
 
-static bool tries_straight(const struct tuned_conv *t) { return !t || t->way == WAY_ENGINE; }
-static bool tries_low(const struct conv_kind *k, const struct tuned_conv *t)
-{
-    return k->out != k->in && (!t || t->way == WAY_LOW);
-}
-
 static struct conv_kind low_key(struct conv_kind k)
 {
     k.out = k.in;
@@ -286,8 +280,8 @@ static struct ways ways_of(const struct gpu_call *c)
     struct conv_kind         k = plain_key(c);
     const struct tuned_conv *t = recall(c, &k);
     struct ways              w = { NULL, NULL };
-    if (tries_straight(t)) w.straight = conv_of(c, k);
-    if (tries_low(&k, t)) w.low = conv_of(c, low_key(k));
+    if (tuning_tries_low(&k, t)) w.low = conv_of(c, low_key(k));
+    if (tuning_tries_straight(&k, t, w.low)) w.straight = conv_of(c, k);
     return w;
 }
 
@@ -385,23 +379,16 @@ bool conv_wants_plans(const struct gpu_call *c)
     if (!c->out[0].count || !c->in[0].count) return false;
     if (whole_key(c, &k)) {
         t = recall(c, &k);
-        if (tries_straight(t)) want = is_wanted(&k);
+        if (tuning_tries_straight(&k, t, false)) want = is_wanted(&k);
         if (t && t->way == WAY_ENGINE) return want;
     }
     k = plain_key(c), t = recall(c, &k);
-    if (tries_straight(t)) want |= is_wanted(&k);
-    if (tries_low(&k, t)) {
+    if (tuning_tries_straight(&k, t, tuning_tries_low(&k, t))) want |= is_wanted(&k);
+    if (tuning_tries_low(&k, t)) {
         k = low_key(k);
         want |= is_wanted(&k);
     }
     return want;
-}
-
-/* What is compiled takes tens of milliseconds or more, and begins first: all with maps, some of weights' gradients. */
-enum turn { TURN_WHOLE, TURN_WEIGHTS, TURN_OTHERS, TURN_COUNT };
-static enum turn turn_of(const struct conv_kind *k)
-{
-    return is_whole(k) ? TURN_WHOLE : k->op == OP_CONV2D_GRAD_W ? TURN_WEIGHTS : TURN_OTHERS;
 }
 
 struct batch_of_plans {
@@ -474,9 +461,10 @@ void conv_make_plans(struct gpu *gpu)
     struct arena    own = arena_open(POOL_RESERVE);
     if (!own.begin) return; /* they are made one by one, when each is asked for */
     struct batch_of_plans *all = NEW(&own, struct batch_of_plans, 1);
-    for (enum turn turn = 0; turn < TURN_COUNT; turn++)
+    /* first those with maps: they are compiled, which takes half a second of a core each */
+    for (i32 later = 0; later < 2; later++)
         for (i32 i = 0; i < known_count; i++)
-            if (!known[i].made && turn_of(&known[i].key) == turn)
+            if (!known[i].made && is_whole(&known[i].key) == !later)
                 all->list[all->count++] = making_of(&c, &known[i]);
     if (all->count && cudaGetDevice(&all->device) == cudaSuccess) {
         i64 threads = MIN(MIN(all->count, DNN_THREADS_MAX), pool_machine_threads());
