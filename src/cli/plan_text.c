@@ -64,7 +64,8 @@ struct str plan_billed(struct arena *perm, f64 hours)
 
 struct str plan_billed_short(struct arena *perm, f64 hours)
 {
-    return hours < whole_short ? plan_billed(perm, hours) : few_digits(perm, hours);
+    if (hours < whole_short) return plan_billed(perm, hours);
+    return hours < 1000 ? str_fmt(perm, "%.1f", hours) : few_digits(perm, hours);
 }
 
 struct str plan_time(struct arena *perm, f64 hours)
