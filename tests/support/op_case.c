@@ -721,7 +721,7 @@ static void case_embedding_rows(struct maker *m)
     add_uniform(m, DT_I32, shape_1(ids), 0, (f64)rows);
 }
 
-/* Collectives of one rank: nothing happens. More are in test_ranks.c. */
+/* Collectives of one rank: nothing happens. More are in test_collectives.c. */
 static void case_alone(struct maker *m)
 {
     m->c->at = (struct attrs){ .ranks = 1, .dims = shape_1(size(m, 5000)) };
