@@ -1,6 +1,6 @@
 """The driver of `bench/run race`: seconds and dollars from the start of the process to a public target, beside PyTorch.
 
-    race.py --text=FILE [--tokens=DIR] [--pictures=DIR] [--torch=PYTHON] [--seeds=N] [--usd_hour=DOLLARS]
+    race.py --text=FILE [--tokens=DIR] [--pictures=DIR] [--torch=PYTHON] [--nanogpt=DIR] [--seeds=N] [--usd_hour=DOLLARS]
             [--modes=eager,compiled] [--curves=no] [--json] [TASK...]
 
     shakespeare       Tiny Shakespeare by characters, nanoGPT's shape on one GPU: a validation loss of 1.4697
@@ -14,7 +14,8 @@ that from spawning it to its end, with start, compilation, all steps and the eva
 runs once with an empty cache of kernels (cold), then all run (warm). A task is won where the mean loss of the seeds lies
 below the target with p < 0.01 (Student's t, one-sided), as the speed runs of modded-nanogpt ask for it: a run that reaches the
 target by luck does not count. PyTorch (--torch names a Python that has it) trains with nanoGPT's own recipe, race_peer.py, eager
-and compiled (--modes leaves one out), and stops at the first evaluation that meets the target, which favours it: the faster one counts. One more run,
+and compiled (--modes leaves one out), and stops at the first evaluation that meets the target, which favours it. With --nanogpt=DIR, a copy of
+nanoGPT, its own train.py runs, too (race_nanogpt.py). The fastest side that meets the target counts; the row has all of them. One more run,
 not timed, is evaluated along its way for the picture of curves.py; --curves=no leaves it out.
 """
 import json
@@ -28,13 +29,14 @@ import time
 
 from common import DATA, TOP, Failed, Record, busy_share, environment, machine, train, two_cores
 from race_models import MODELS, curve, race_model
+from race_nanogpt import nanogpt
 from race_sets import SETS, race_set
 
 TASKS = {"shakespeare": ("bench/race/shakespeare.yaml", 1.4697, "gpu", 8, 4),
          "shakespeare-cpu": ("bench/race/shakespeare_cpu.yaml", 1.88, "cpu", 15, 7),
          "shakespeare-any": ("bench/race/shakespeare_any.yaml", 1.4697, "gpu", 5, 2.5)}  # file, target, peer's shape, must, aim
 P_MAX = 0.01
-OPTIONS = {"text": None, "tokens": None, "pictures": None, "torch": None, "seeds": "5", "usd_hour": None, "curves": "yes", "modes": "eager,compiled"}
+OPTIONS = {"text": None, "tokens": None, "pictures": None, "torch": None, "nanogpt": None, "seeds": "5", "usd_hour": None, "curves": "yes", "modes": "eager,compiled"}
 
 
 def student_tail(t, freedom):
@@ -68,7 +70,7 @@ def ours(file, text, seed):
 
 
 def theirs(options, text, target, kind):
-    """The best of PyTorch's ways, or None."""
+    """All of PyTorch's ways."""
     python, rows = options["torch"], []
     for mode in options["modes"].split(",") if python else ():
         command = [python, os.path.join(TOP, "bench", "race_peer.py"), text, str(target), kind, mode, "1"]
@@ -76,7 +78,9 @@ def theirs(options, text, target, kind):
         if done.returncode:
             raise Failed(f"race_peer.py {mode} ended with {done.returncode}: {done.stderr[-300:]}")
         rows.append({"mode": mode, **json.loads(done.stdout.splitlines()[-1])})
-    return min(rows, key=lambda r: (not r["reached"], r["seconds"]), default=None)
+        if options["nanogpt"]:
+            rows.append(nanogpt(os.path.abspath(options["nanogpt"]), python, text, target, kind, mode))
+    return rows
 
 
 def race(task, options, record):
@@ -95,12 +99,13 @@ def race(task, options, record):
     busy = busy_share()
     cold = ours(file, text, 1)
     runs = [ours(file, text, seed) for seed in range(1, seeds + 1)]
-    peer = theirs(options, text, target, kind)
+    peers = theirs(options, text, target, kind)
+    peer = min(peers, key=lambda r: (not r["reached"], r["seconds"]), default=None)
     losses, seconds = [r["loss"] for r in runs], statistics.mean(r["seconds"] for r in runs)
     p = luck(losses, target)
     row = {"task": task, "target": target, "seeds": seeds, "steps": runs[0]["steps"], "loss": statistics.mean(losses), "p": p,
            "losses": losses, "cold_s": cold["seconds"], "seconds": seconds, "spread_s": statistics.stdev(r["seconds"] for r in runs),
-           "dollars": price and seconds / 3600 * price, "must": must, "aim": aim, "peer": peer, "busy": busy, "usd_hour": price,
+           "dollars": price and seconds / 3600 * price, "must": must, "aim": aim, "peer": peer, "peers": peers, "busy": busy, "usd_hour": price,
            "metric": "loss", "curve": drawn and curve(file, "loss", runs[0]["steps"], f"data.path={text}", "train.seed=1"),
            "ratio": peer["seconds"] / seconds if peer and peer["reached"] else None}
     record.add(row)
@@ -120,10 +125,14 @@ def missed(r):
     return r["seconds"] > r["must"] if "must" in r else bool(r["ratio"] and r["ratio"] < r["must_ratio"])
 
 
+def peer_words(peer):
+    return f"{peer['mode']}: {peer['loss']:.4f} after {peer['steps']} steps, {peer['seconds']:.1f} s"
+
+
 def table_line(r):
     peer = r["peer"]
-    words = "-" if not peer else f"{peer['mode']}: {peer['loss']:.4f} after {peer['steps']} steps, {peer['seconds']:.1f} s" + \
-        (f", {r['ratio']:.1f}x" if r["ratio"] else ", NOT REACHED")
+    words = "-" if not peer else peer_words(peer) + (f", {r['ratio']:.1f}x" if r["ratio"] else ", NOT REACHED")
+    words += "".join(f"; {peer_words(other)}{'' if other['reached'] else ', NOT REACHED'}" for other in r.get("peers", ()) if other != peer)
     dollars = "-" if r["dollars"] is None else f"{r['dollars']:.6f}"
     return f"{r['task']:<16} {r['target']:>7.4f} {r['seeds']:>5} {r['steps']:>5} {r['loss']:>7.4f} {r['p']:>8.1g} {r['cold_s']:>7.2f} " \
            f"{r['seconds']:>7.2f} {r['spread_s']:>5.2f} {dollars:>9} {bar(r, 'must'):>6} {bar(r, 'aim'):>6}  {words}" \
@@ -141,7 +150,7 @@ def main(*arguments):
         elif a in TASKS or a in SETS or a in MODELS:
             tasks.append(a)
         else:
-            sys.exit(f"race does not know {a}; it knows --json, --text=, --tokens=, --pictures=, --torch=, --seeds=, --usd_hour=, --modes=, --curves=no and " +
+            sys.exit(f"race does not know {a}; it knows --json, --text=, --tokens=, --pictures=, --torch=, --nanogpt=, --seeds=, --usd_hour=, --modes=, --curves=no and " +
                      f"{', '.join([*TASKS, *SETS, *MODELS])}")
     tasks = tasks or [*TASKS, *SETS, *MODELS]
     if set(tasks) & set(TASKS) and (not options["text"] or not os.path.isfile(options["text"])):

@@ -14,6 +14,7 @@ import gpu_models  # noqa: E402
 import levers  # noqa: E402
 import race  # noqa: E402
 import race_models  # noqa: E402
+import race_nanogpt  # noqa: E402
 import race_sets  # noqa: E402
 import recipes  # noqa: E402
 
@@ -107,6 +108,32 @@ def races_judged():
     return failed
 
 
+NANOGPT = """import sys
+assert "--compile=False" in sys.argv and "--n_embd=128" in sys.argv
+for step in 0, 250, 500, 750:
+    print(f"step {step}: train loss 1.0000, val loss {4 - step / 250:.4f}", flush=True)
+    print("saving checkpoint", flush=True)
+"""
+
+
+def nanogpt_read():
+    """A stand-in for nanoGPT's program: the first evaluation at or below the target counts; one that ends before is an error."""
+    folder, failed = os.path.join(common.DATA, "stand-in"), 0
+    os.makedirs(f"{folder}/data/shakespeare_char", exist_ok=True)
+    common.put("stand-in/train.py", NANOGPT.encode())
+    common.put("stand-in/data/shakespeare_char/prepare.py", b"open('data/shakespeare_char/input.txt').read()")
+    for target, want in ((2.0, (True, 500, 2.0)), (0.5, "ended with 0")):
+        try:
+            row = race_nanogpt.nanogpt(folder, sys.executable, os.path.join(common.DATA, "text.txt"), target, "cpu", "eager")
+            got = row["reached"], row["steps"], row["loss"]
+        except common.Failed as e:
+            got = str(e)
+        good = got == want or isinstance(got, str) and want in got
+        print(f"race, nanoGPT to {target}: {got if good else f'FAILED {got}'}", flush=True)
+        failed += not good
+    return failed
+
+
 def ratios_judged():
     """race_model() with made-up runs of 1 s, or a little more, beside a PyTorch of `seconds`."""
     cases = (((0.7950, 0.7951, 0.7952), 3.0, True), ((0.7950, 0.7951, 0.7952), 1.5, False), ((0.7945, 0.7931, 0.7951), 3.0, False))
@@ -171,7 +198,7 @@ def main():
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
-    failed += sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged() + ratios_judged()
+    failed += sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged() + ratios_judged() + nanogpt_read()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN, 1)
