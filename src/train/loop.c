@@ -6,6 +6,7 @@
 #include "train/mistakes.h"
 #include "train/save_parts.h"
 #include <math.h>
+#include <stdio.h>
 
 static const i64 peak_after_ns = (i64)5000000000;
 
@@ -132,28 +133,32 @@ static void update_budget(struct loop *l)
     c->eval_s = l->evaluates ? eval_part * sample_s * (f64)dataset_count(l->s.data, SPLIT_EVAL) : 0;
 }
 
-/* The end of a budget is no time to begin what does not fit into it. */
-static bool last_eval_fits(struct loop *l)
+/* What would pass the cap is not begun: the first that is left out and the last are told. */
+static bool eval_fits(struct loop *l, bool last)
 {
-    const struct stop *s      = &l->guard.stop;
-    f64                left_s = s->config.limit_s - bill_elapsed_s(l->bill);
-    if (s->reason != STOP_BUDGET || stop_eval_fits(s, bill_elapsed_s(l->bill))) return true;
-    tell_note(l,
-              "the last evaluation is skipped: it takes about %s s, the last save %s s, and "
-              "the cap leaves %s s",
-              DIGITS(s->eval_s > 0 ? s->eval_s : s->config.eval_s), DIGITS(s->config.save_s),
-              DIGITS(MAX(left_s, 0)));
+    const struct stop *s         = &l->guard.stop;
+    f64                left_s    = s->config.limit_s - bill_elapsed_s(l->bill);
+    char               which[48] = "last evaluation";
+    if (stop_eval_fits(s, bill_elapsed_s(l->bill))) return true;
+    if (!last) snprintf(which, sizeof which, "evaluation after step %lld", (long long)l->at.step);
+    if (last || !l->eval_skipped)
+        tell_note(l,
+                  "the %s is skipped: it takes about %s s, the last save %s s, and "
+                  "the cap leaves %s s",
+                  which, DIGITS(s->eval_s > 0 ? s->eval_s : s->config.eval_s),
+                  DIGITS(s->config.save_s), DIGITS(MAX(left_s, 0)));
+    l->eval_skipped = true;
     return false;
 }
 
 /* When asked for, and at the end of the run. */
 static bool eval_due(struct loop *l, const struct batch *b, enum stop_action now)
 {
-    i64 every = l->s.settings->train.eval_every;
+    i64  every = l->s.settings->train.eval_every;
+    bool last  = now == STOP_NOW || l->at.step == l->limits.steps;
     if (!l->evaluates || now == STOP_ROLL_BACK || !isfinite(l->at.loss)) return false;
-    if (now == STOP_NOW) return last_eval_fits(l);
-    if (l->at.step == l->limits.steps) return true;
-    return every ? l->at.step % every == 0 : b->ends_epoch;
+    if (!last && !(every ? l->at.step % every == 0 : b->ends_epoch)) return false;
+    return eval_fits(l, last);
 }
 
 /* --- what follows a step --- */
@@ -287,6 +292,8 @@ enum status loop_run(struct loop *l, struct err *err)
     enum stop_action now = STOP_GO_ON;
     if (!st && !stop->reason)
         now = stop_over(stop, bill_elapsed_s(l->bill)); /* by earlier starts */
+    if (!st && l->at.eval_due && !stop->reason)
+        l->at.eval_due = eval_fits(l, l->at.step == l->limits.steps);
     if (!st) st = together_decide(l, &now, err);
     if (!st && l->at.eval_due && !stop->reason) st = after_step(l, STOP_GO_ON, err);
     while (!st && !is_done(l)) {

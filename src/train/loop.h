@@ -64,6 +64,7 @@ struct loop {
     bool        unread; /* the run ends for want of data: its last whole step is there to save */
     struct undo undo;
     bool        evaluates;
+    bool        eval_skipped; /* one did not fit into the cap, and was told */
     bool
         broken; /* of several ranks, one is gone in the middle of a step: nothing here is worth saving */
     bool                 kept; /* train.out was written */

@@ -172,14 +172,17 @@ echo old >weights
 life 0 train run.yaml checkpoint.dir= train.out=weights train.max_seconds=0.000001
 [ "$(cat weights)" = old ] || fail 'untrained weights took the place of older ones'
 
-# An evaluation that does not fit into the cap is left out, and that is said.
+# An evaluation that does not fit into the cap is left out, and that is said: the last one, one on the way, that of the last step.
 export FRUGAL_RUN_LEDGER=none
 { printf '\0\0\010\003\0\0\372\0\0\0\0\002\0\0\0\002'; head -c 256000 /dev/zero; } >many
 { printf '\0\0\010\001\0\0\372\0'; python3 -c 'print("\0\1\2\3" * 16000, end="")'; } >marks
-real=0 wall=0 lives=0
-life 0 train run.yaml data.path=many data.labels=marks data.held_out=0.9 train.eval_batch=1 checkpoint.dir= \
-  'model.layers=[flatten, {dense: 2000}, relu, {dense: 2000}, relu, {dense: 4}]' train.max_seconds=1 --json
-[ $rc = 0 ] || fail "a cap ended with $rc"
-has out 'the last evaluation is skipped: it takes about'
-within 1
+set -- train run.yaml data.path=many data.labels=marks data.held_out=0.9 train.eval_batch=1 checkpoint.dir= \
+  'model.layers=[flatten, {dense: 2000}, relu, {dense: 2000}, relu, {dense: 4}]' train.max_seconds=2 --json
+for each in 'the last evaluation' 'the evaluation after step 2,train.eval_every=2' 'the last evaluation,train.steps=2'; do
+  real=0 wall=0 lives=0
+  life 0 "$@" $(cut -sd, -f2 <<<"$each")
+  [ $rc = 0 ] || fail "a cap ended with $rc"
+  has out "\"${each%%,*} is skipped: it takes about"
+  within 2
+done
 exit $failed
