@@ -131,6 +131,8 @@ enum status job_train(const struct job *j, const struct subscriber *show,
     enum status st = check_end(t, err);
     if (!st && j->ranks && j->ranks->rank) st = follow(j, result, err);
     else if (!st) st = train_recorded(j, show, result, err);
+    if (!st && !result->steps && result->stopped == STOP_BUDGET)
+        st = err_set(err, STATUS_NO, "no step was done: %s", result->why);
     if (!st && result->target_set && !result->target_reached)
         st = err_set(err, STATUS_NO, "the target %g was not reached: %s", t->target, result->why);
     return st;

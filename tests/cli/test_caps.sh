@@ -167,9 +167,11 @@ set -- run --fresh "${@:2}"
 life 0 "$@"
 [ $rc = 0 ] || fail "frugal run --fresh ended with $rc"
 
-# A cap that is used up before the first step leaves older weights alone.
+# A cap that is used up before the first step leaves older weights alone, and a script must not take them for new ones.
 echo old >weights
 life 0 train run.yaml checkpoint.dir= train.out=weights train.max_seconds=0.000001
+[ $rc = 1 ] || fail "a run without a step ended with $rc"
+has err '^no step was done: the 1e-06 s of train.max_seconds are used up$'
 [ "$(cat weights)" = old ] || fail 'untrained weights took the place of older ones'
 
 # An evaluation that does not fit into the cap is left out, and that is said: the last one, one on the way, that of the last step.
