@@ -1,6 +1,7 @@
 /* summary.c - what is printed when a run is done: quality, speed, where the time went, the bill. */
 #include "base/digits.h"
 #include "cli/progress.h"
+#include "job/sweep.h"
 #include "train/noise.h"
 #include <math.h>
 #include <string.h>
@@ -141,12 +142,14 @@ static void cost_words(const struct progress *p, const struct event_done *r, str
 /* What to type next with the weights that were written. */
 static void next_words(const struct progress *p, const struct event_done *r, bool words)
 {
-    struct say *s = p->say;
+    struct arena   scratch = p->scratch;
+    struct textbuf out     = textbuf_new(&scratch);
     if (!r->out.len) return;
+    add_shell_word(&out, r->out);
     if (words)
-        say_result(s, "%-12sfrugal generate %.*s \"TEXT\"%s\n", "next", STR_ARG(r->out),
-                   p->chat ? " --chat" : "");
-    else say_result(s, "%-12sfrugal predict %.*s\n", "next", STR_ARG(r->out));
+        say_result(p->say, "%-12sfrugal generate %.*s \"TEXT\"%s\n", "next",
+                   STR_ARG(textbuf_str(&out)), p->chat ? " --chat" : "");
+    else say_result(p->say, "%-12sfrugal predict %.*s\n", "next", STR_ARG(textbuf_str(&out)));
 }
 
 void summary_show(struct progress *p, const struct event_done *r)

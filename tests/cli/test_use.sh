@@ -274,4 +274,8 @@ has err 'too few for a safetensors file'
 rm letters.safetensors
 run 2 generate letters abc
 has err 'which is not there; start frugal in the folder where it was trained'
+
+# What is said to be typed next is a command of the shell, whatever the file is called.
+run 0 train shapes.yaml train.epochs=1 train.out="it's one"
+has out "^next +frugal predict 'it'\\\\''s one'\$"
 exit $failed
