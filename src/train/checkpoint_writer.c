@@ -43,12 +43,12 @@ static i64 bytes_of(const struct ckpt_part *parts, i64 count)
     return bytes;
 }
 
-/* Sets the flag for all to see. */
+/* Sets the flag for all to see, and wakes nobody for what is so already. */
 static void change(struct checkpoint_writer *s, bool *flag, bool to)
 {
     pthread_mutex_lock(&s->lock);
+    if (*flag != to) pthread_cond_broadcast(&s->changed);
     *flag = to;
-    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
 

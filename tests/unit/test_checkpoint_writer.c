@@ -1,8 +1,9 @@
 /* test_checkpoint_writer.c - the thread that writes checkpoints: nothing waits for its pruning once the run
- * must end. */
+ * must end, and a step that saves nothing does not wake it. */
 #include "harness.h"
 #include "support/folder.h"
 #include "train/checkpoint_writer.h"
+#include <sys/resource.h>
 
 enum { SHARD_BYTES = 4 << 20 };
 static const i64   soon_ns = (i64)10 * 1000000000;
@@ -64,6 +65,34 @@ TEST(a_run_that_must_end_does_not_wait_for_pruning)
     CHECK(checkpoint_writer_take(s, &done) && !done.err.status);
     CHECK_EQ(atomic_load(&reads), 1);
     CHECK_EQ(count_there(folder, *perm), 2);
+    checkpoint_writer_close(s);
+    ckpt_store_close(c.store);
+}
+
+static i64 sleeps_of_others(void) /* how often threads beside this one went to sleep */
+{
+    struct rusage all, own;
+    getrusage(RUSAGE_THREAD, &own);
+    getrusage(RUSAGE_SELF, &all);
+    return all.ru_nvcsw - own.ru_nvcsw;
+}
+
+/* Every step calls it: a thread that wakes each time costs a small model a third of its speed. */
+TEST(a_thread_that_has_prepared_is_not_woken_again)
+{
+    struct os                      *os = os_real();
+    struct checkpoint_writer_config c  = { .os = os, .keep = 1 };
+    struct checkpoint_writer       *s;
+    CHECK_EQ(ckpt_store_open(os, folder_new(perm), perm, &c.store, NULL), STATUS_OK);
+    CHECK_EQ(checkpoint_writer_open(&c, perm, &s, NULL), STATUS_OK);
+    checkpoint_writer_prepare(s);
+    CHECK(checkpoint_writer_wait(s, soon_ns));
+    i64 before = sleeps_of_others();
+    for (i64 i = 0; i < 100; i++) {
+        checkpoint_writer_prepare(s);
+        os->sleep_ns(os, 1000000);
+    }
+    CHECK(sleeps_of_others() - before <= 1); /* the one after it has prepared */
     checkpoint_writer_close(s);
     ckpt_store_close(c.store);
 }
