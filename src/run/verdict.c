@@ -175,7 +175,7 @@ static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct 
                                        struct arena *perm)
 {
     f64 part = saving(e), total = total_s(e);
-    if (part < at || e->saves < 2) return false;
+    if (e->saves_auto || part < at || e->saves < 2) return false;
     struct save_costs costs   = { .stall_s = part * total / (f64)e->saves };
     f64               every_s = total / (f64)e->saves,
         best_s                = hazard_save_due_s(e->hazard, &costs, total) - total;

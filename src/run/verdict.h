@@ -34,8 +34,9 @@ struct evidence {
     f64        low_speedup; /* products in `low` by those in force; NaN: not known, or in force */
     struct str low;         /* bf16 or fp16 */
 
-    i64 saves;    /* checkpoints taken */
-    f64 saving_s; /* that they cost, steps that took longer beside one included; NaN: not known */
+    i64  saves;      /* checkpoints taken */
+    bool saves_auto; /* when they were due, checkpoint.every=auto has found */
+    f64  saving_s; /* that they cost, steps that took longer beside one included; NaN: not known */
     struct hazard hazard;                 /* of the machine */
     i64           eval_count, eval_every; /* steps */
     i64           log_every;              /* steps; 0: by the clock */

@@ -104,6 +104,8 @@ TEST(a_checkpoint_costs_more_than_the_time_it_stops_the_run)
     CHECK_EQ(v.count, 1);
     CHECK_EQ(v.problem[0].kind, PROBLEM_checkpoint_too_often);
     CHECK_NEAR(v.part, 0.3, 1e-12);
+    e.saves_auto = true; /* nobody asked for so many: checkpoint.every=auto is no fix */
+    CHECK_EQ(verdict_of(&e, perm).count, 0);
 }
 
 /* Late data are a symptom there: the row of memory is named, not the disk's. */
