@@ -62,9 +62,18 @@ static enum status parse_number(const struct table_where *w, struct str s, f32 *
     return STATUS_OK;
 }
 
+/* Its logit is compared with it: of 2 or -1 the loss would fall for ever, and nothing be learned. */
 enum status table_label(struct table *t, const struct table_where *w, struct str s, struct err *err)
 {
-    return parse_number(w, str_trim(s), &t->y[t->rows], err);
+    f32        *y  = &t->y[t->rows];
+    enum status st = parse_number(w, str_trim(s), y, err);
+    if (st || (*y >= 0 && *y <= 1)) return st;
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s:%lld: \"%.*s\" in column \"%.*s\" is not a label: expected 0, 1 or a number "
+        "between them",
+        STR_ARG(w->path), (long long)w->line, (int)MIN(s.len, 40), s.data,
+        (int)MIN(w->column.len, 80), w->column.data);
 }
 
 enum status table_number(struct table *t, const struct table_where *w, i64 slot, struct str s,

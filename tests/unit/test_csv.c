@@ -150,6 +150,12 @@ TEST(csv_names_file_and_line_of_what_is_wrong)
     CHECK(strstr(refused(perm, c), "a.csv:5: \"cheap\" in column \"price\" is not a number"));
     c = config_of(perm, HEAD ",2,3,4,5\n");
     CHECK(strstr(refused(perm, c), "a.csv:2: \"\" in column \"click\" is not a number"));
+    c = config_of(perm, HEAD "1,2,3,4,5\n5,2,3,4,5\n");
+    CHECK(strstr(
+        refused(perm, c),
+        "a.csv:3: \"5\" in column \"click\" is not a label: expected 0, 1 or a number between"));
+    c = config_of(perm, HEAD "-1,2,3,4,5\n");
+    CHECK(strstr(refused(perm, c), "a.csv:2: \"-1\" in column \"click\" is not a label"));
     c = config_of(perm, HEAD "1,2,1e39,4,5\n");
     CHECK(strstr(refused(perm, c), "a.csv:2: \"1e39\""));
     c = config_of(perm, HEAD "1,\"2,3,4,5\n1,2,3,4,5\n");
