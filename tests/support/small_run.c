@@ -76,6 +76,7 @@ struct settings small_text_run(struct arena *perm, const char *folder, const cha
 {
     struct settings s = small_run(perm, folder, "- flatten\n- dense: 4\n");
     s.data            = (struct data_config){ .kind = STR("text"), .context = 16, .held_out = 0.1 };
+    s.data.windows    = STR("random");
     s.data.path       = folder_put(perm, str_of(folder), "text", some_text(perm, text_seed));
     s.model           = (struct model_config){ .kind       = STR("gpt"),
                                                .depth      = 2,
