@@ -11,6 +11,7 @@ page never lags behind a result; tests/oracle/test_figures.py fails where one do
 import glob
 import os
 import re
+import statistics
 import sys
 
 import bars
@@ -221,10 +222,13 @@ def records(s):
     rows = [s.row("race", task=task) for task in what if task in raced]
 
     def peer(r):
-        return f"{r['peer']['seconds']:.1f} s ({r['peer']['steps']:,} steps), {times(r['ratio'])}" if r["ratio"] else "-"
-    return table(("task", "target", "reached (mean of seeds)", "p", "cold", "warm", "dollars", "PyTorch", "commit"), [
-        (what[r["task"]], f"{r['target']:.4f}", f"{r['loss']:.4f} ({r['seeds']} seeds, {r['steps']:,} steps)", f"{r['p']:.1g}",
-         f"{r['cold_s']:.2f} s", f"{r['seconds']:.2f} s", "-" if r["dollars"] is None else f"${r['dollars']:.4f}", peer(r), r["commit"].split()[0])
+        if not r["peer"]:
+            return "-"
+        took = f"{r['peer']['seconds']:.1f} s ({r['peer']['steps']:,} steps)"
+        return f"{took}, {times(r['ratio'])}" if r["ratio"] else f"not reached: {r['peer']['loss']:.4f} after {took}"
+    return table(("task", "target", "reached (mean of seeds ± their standard deviation)", "p", "cold", "warm", "dollars", "PyTorch", "commit"), [
+        (what[r["task"]], f"{r['target']:.4f}", f"{r['loss']:.4f} ± {statistics.stdev(r['losses']):.4f} ({r['seeds']} seeds, {r['steps']:,} steps)",
+         f"{r['p']:.1g}", f"{r['cold_s']:.2f} s", f"{r['seconds']:.2f} s", "-" if r["dollars"] is None else f"${r['dollars']:.4f}", peer(r), r["commit"].split()[0])
         for r in rows]) + "".join(f"\n![{task}: the way to the target against dollars](records/{task}.svg)\n" for task in curves.rows())
 
 
