@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/run levers, recipes, bill and race stay runnable: frugal knows every setting of every row, and a row whose
-setting it does not know fails instead of being passed over. A comparison is won by what it says."""
+setting it does not know fails instead of being passed over. A comparison is won by what it says. --help helps."""
 import os
 import subprocess
 import sys
@@ -46,6 +46,17 @@ def bills_known():
         words = shown(file, "data.path=text.txt", *(s.format(mark=1.5) for s in settings))
         print(f"bill, {name}: {words or 'known'}", flush=True)
         failed += bool(words)
+    return failed
+
+
+def helps():
+    """--help says what is measured and how, and neither builds nor measures; scaling's driver is no Python."""
+    failed = 0
+    for name, words in (("race", "p < 0.01"), ("scaling", "a scaling law")):
+        done = subprocess.run([f"{TOP}/bench/run", name, "--help"], env={**os.environ, "NO_BUILD": "1"}, capture_output=True, text=True, timeout=60)
+        good = not done.returncode and words in done.stdout
+        print(f"bench/run {name} --help: {'as it is' if good else 'FAILED ' + done.stderr[-200:]}", flush=True)
+        failed += not good
     return failed
 
 
@@ -198,7 +209,7 @@ def main():
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
-    failed += sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged() + ratios_judged() + nanogpt_read()
+    failed += helps() + sides_known() + bills_known() + comparisons_judged() + races_known() + races_judged() + ratios_judged() + nanogpt_read()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN, 1)
