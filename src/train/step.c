@@ -19,9 +19,11 @@ static void run_program(struct loop *l, enum program_id id)
     profiling_run(l, id, l->s.set->programs[id]);
 }
 
+/* The same in all ranks, whose programs of a short batch may recompute other values: then they call each other in
+ * another order. So it is not by this rank's part, which may be as large as of a full one. */
 enum program_id loop_program_of(const struct session *s, const struct batch *b, i64 first_sample)
 {
-    bool full = b->count == s->config.batch;
+    bool full = b->all == session_batch_all(s);
     if (first_sample) return full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
     return full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
 }
