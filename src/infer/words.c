@@ -27,6 +27,7 @@ enum status words_open(struct words *w, struct os *os, struct str path, struct a
     if (!path.len) return STATUS_OK;
     enum status st = bpe_open(os, path, perm, &w->bpe, err);
     if (st) return st;
+    w->coder = bpe_coder_new(perm, w->bpe);
     if (w->bpe->chars) return STATUS_OK; /* it keeps its tokens' texts */
     i64 count = w->bpe->vocabulary;
     w->left   = NEW(perm, u32, count);
@@ -48,10 +49,9 @@ enum status words_encode(const struct words *w, struct str text, enum words_arou
     if (!w->bpe) {
         for (i64 i = 0; i < text.len; i++) to[i] = (i32)(u8)text.data[i];
     } else {
-        u32              *ids    = NEW(&scratch, u32, tokens_max(text.len));
-        struct bpe_coder *c      = bpe_coder_new(&scratch, w->bpe);
-        i64               before = around == WORDS_ALONE ? 0 : w->bpe->before_count;
-        enum status       st     = bpe_encode(c, text, true, ids, count, err);
+        u32        *ids    = NEW(&scratch, u32, tokens_max(text.len));
+        i64         before = around == WORDS_ALONE ? 0 : w->bpe->before_count;
+        enum status st     = bpe_encode(w->coder, text, true, ids, count, err);
         if (st) return st;
         for (i64 i = 0; i < before; i++) to[i] = (i32)w->bpe->before[i];
         for (i64 i = 0; i < *count; i++) to[before + i] = (i32)ids[i];

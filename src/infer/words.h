@@ -8,7 +8,8 @@ enum { WORDS_ENDS_MAX = 64 };
 enum { WORDS_BYTES = 256 }; /* tokens of a model that was trained on text as bytes */
 
 struct words {
-    struct bpe *bpe;   /* NULL: a token is a byte */
+    struct bpe       *bpe; /* NULL: a token is a byte */
+    struct bpe_coder *coder;
     u32 *left, *right; /* of each token, the two it was merged from; UINT32_MAX: it was not */
     u32  ends[WORDS_ENDS_MAX]; /* more tokens that end a text than those with the usual names */
     i64  end_count;
@@ -17,7 +18,7 @@ struct words {
 /* The tokenizer of a model trained with these settings: empty where its tokens are bytes, or its folder. False:
  * only who made the tokens knows. */
 bool words_find(struct os *os, const struct settings *s, struct arena *perm, struct str *path);
-/* path empty: bytes. */
+/* path empty: bytes. One thread encodes with it. */
 enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
                        struct err *err);
 enum words_around {

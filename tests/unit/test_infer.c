@@ -177,6 +177,9 @@ TEST(merged_tokens_are_the_bytes_they_were_merged_from)
     CHECK_STR(words_of(&w, 257, perm), "abc");
     CHECK_STR(words_of(&w, to[1], perm), "ab");
     CHECK_STR(words_of(&w, to[2], perm), "\n");
+    struct arena little = arena_part(perm, 1 << 12); /* not a table of words each time */
+    CHECK(!words_encode(&w, STR("abab"), WORDS_WITH_BEFORE, 258, to, &count, little, &err));
+    CHECK(count == 2 && to[0] == 256 && to[1] == 256);
 }
 
 static struct str config_of(struct arena *perm, const char *text)
