@@ -11,6 +11,7 @@ enum status command_generate(struct cli *c, struct err *err);
 
 enum { COUNT_MAX = 1000000000 }; /* of --count and --top_k */
 enum { TEXT_GIB = 64 };          /* address space for tokenizer, texts and tokens */
+enum { TOKENS_LEFT = 1 << 30 };  /* of it, numbers of 4 bytes: to encode a text, and to draw */
 enum {
     AT_ONCE = 16
 }; /* texts: a product of so many rows takes little longer than one of one row */
@@ -183,12 +184,19 @@ static void show_end(struct shown *s, enum generated how)
     event_end(&b, c->say);
 }
 
+/* With room for what is generated. */
 static enum status encode(const struct generating *g, const struct prompt *p,
                           struct generation *out, struct arena *memory, struct err *err)
 {
-    i64               most   = use_length(g->use);
+    i64               most = use_length(g->use), own = tokens_max(p->text.len) + BPE_AROUND_MAX;
+    i64               room   = MAX(own, MIN(most, own + g->tokens_max));
     enum words_around around = p->messages ? WORDS_ALONE : WORDS_WITH_BEFORE;
-    out->tokens    = NEW(memory, i32, MAX(tokens_max(p->text.len) + BPE_AROUND_MAX, most));
+    if (room > (memory->end - memory->begin) / (i64)sizeof(i32) - TOKENS_LEFT)
+        return err_set(err, STATUS_USAGE,
+                       "the texts up to here and --count=%lld new tokens each need more than %d "
+                       "GiB: give fewer texts or a smaller --count",
+                       (long long)g->tokens_max, TEXT_GIB);
+    out->tokens    = NEW(memory, i32, room);
     enum status st = words_encode(&g->words, p->text, around, use_vocabulary(g->use), out->tokens,
                                   &out->count, *memory, err);
     if (!st && out->count > most)
@@ -205,8 +213,10 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     i64               *begin = NEW(memory, i64, p->count);
     enum status        st    = STATUS_OK;
     for (i64 i = 0; !st && i < p->count; i++) {
-        st       = encode(g, &p->items[i], &all[i], memory, err);
+        struct err why;
+        st       = encode(g, &p->items[i], &all[i], memory, &why);
         begin[i] = all[i].count;
+        if (st) prompts_failed(p, i, st, &why, err);
     }
     if (st) return st;
     struct shown shown = { .cli = c, .words = &g->words, .prompts = p, .all = all, .begin = begin };

@@ -52,6 +52,14 @@ static enum status read_object(struct str line, enum prompts_as as, struct arena
     return STATUS_OK;
 }
 
+enum status prompts_failed(const struct prompts *p, i64 index, enum status st,
+                           const struct err *why, struct err *err)
+{
+    if (!p->file.len) return err_set(err, st, "%s", why->text);
+    return err_set(err, st, "%.*s:%lld: %s", STR_ARG(p->file), (long long)p->items[index].line,
+                   why->text);
+}
+
 static enum status read_lines(struct os *os, struct str file, enum prompts_as as,
                               struct arena *memory, struct prompts *p, struct err *err)
 {
@@ -62,19 +70,28 @@ static enum status read_lines(struct os *os, struct str file, enum prompts_as as
     enum status st   = os_read_all(os, file, memory, &text, err);
     if (st) return st;
     for (i64 i = 0; i < text.len; i++) lines += text.data[i] == '\n';
+    p->file  = file;
     p->items = NEW(memory, struct prompt, lines);
-    for (i64 number = 1; !st && str_cut(&text, '\n', &line); number++) {
+    for (i64 number = 1; str_cut(&text, '\n', &line); number++) {
         struct prompt *to = &p->items[p->count];
         if (line.len && line.data[line.len - 1] == '\r') line.len--;
         if (!str_trim(line).len) continue;
         if (json) st = read_object(line, as, memory, to, &why);
         else set_text(to, line, as, memory);
-        if (st) err_set(err, st, "%.*s:%lld: %s", STR_ARG(file), (long long)number, why.text);
+        to->line = number;
+        if (st) return prompts_failed(p, p->count, st, &why, err);
         p->count++;
     }
-    if (!st && !p->count)
-        st = err_set(err, STATUS_USAGE, "%.*s has no prompts: one a line", STR_ARG(file));
-    return st;
+    if (p->count) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "%.*s has no prompts: one a line", STR_ARG(file));
+}
+
+static enum status check_text(const struct prompts *p, i64 index, struct err *err)
+{
+    struct err why;
+    if (p->items[index].messages || p->items[index].text.len) return STATUS_OK;
+    err_set(&why, STATUS_USAGE, "the text is empty: give at least one character");
+    return prompts_failed(p, index, STATUS_USAGE, &why, err);
 }
 
 enum status prompts_read(struct os *os, struct str asked, enum prompts_as as, struct arena *memory,
@@ -89,8 +106,7 @@ enum status prompts_read(struct os *os, struct str asked, enum prompts_as as, st
         set_text(&out->items[out->count++], asked, as, memory);
     }
     for (i64 i = 0; !st && i < out->count; i++) {
-        if (!out->items[i].messages && !out->items[i].text.len)
-            st = err_set(err, STATUS_USAGE, "the text is empty: give at least one character");
+        st = check_text(out, i, err);
         out->chat |= out->items[i].messages != NULL;
     }
     return st;
@@ -105,8 +121,7 @@ enum status prompts_write(struct prompts *p, const struct chat_form *form, struc
         struct prompt *one = &p->items[i];
         if (!one->messages) continue;
         st = chat_ask(form, one->messages, memory, &one->text, &why);
-        if (st && p->count == 1) st = err_set(err, st, "%s", why.text);
-        else if (st) st = err_set(err, st, "conversation %lld: %s", (long long)i + 1, why.text);
+        if (st) st = prompts_failed(p, i, st, &why, err);
     }
     return st;
 }

@@ -137,6 +137,13 @@ has err 'FRUGAL_CACHE is auto, on or off'
 echo '{"text": "abc"}' >prompts.jsonl
 run 2 generate last @prompts.jsonl
 has err 'prompts.jsonl:1: expected an object with a text "prompt" or a list "messages"'
+# Which line of a file it is that cannot be continued.
+printf '{"prompt": "abc"}\n\n{"prompt": ""}\n' >prompts.jsonl
+run 2 generate last @prompts.jsonl
+has err '^prompts.jsonl:3: the text is empty'
+printf 'abc\nabcdefgh abcdefgh abcdefgh\n' >prompts.txt
+run 2 generate last @prompts.txt
+has err '^prompts.txt:2: the text has 26 tokens, and the model reads at most 16$'
 run 0 evaluate letters
 has out '^perplexity '
 
@@ -230,7 +237,7 @@ echo '{"messages": [{"role": "user", "content": "abc"}]}' >asked.jsonl
 run 0 generate talks @asked.jsonl --temperature 0 --json
 has out '^\{"event":"generated","prompt":"abc","text":"def gh","tokens":[0-9]+,"ended":"end",'
 run 2 generate talks @talks.jsonl
-has err '^conversation 1: the last message is an answer: there is none to give$'
+has err '^talks.jsonl:1: the last message is an answer: there is none to give$'
 run 2 generate letters abc --chat
 has err 'which tokenizer|no chat_template'
 

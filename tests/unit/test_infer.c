@@ -9,6 +9,7 @@
 #include "support/folder.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const f64 logits[] = { 0, 2, 1, 2, -1 };
 enum { COUNT = COUNT_OF(logits), DRAWS = 20000 };
@@ -231,5 +232,11 @@ TEST(prompts_are_texts_lines_or_conversations)
     CHECK_STR(p.items[0].text, "one");
     CHECK_STR(p.items[1].text, "user:two\nassistant:");
     CHECK_EQ(prompts_read(os_real(), STR(""), PROMPTS_TEXT, perm, &p, &err), STATUS_USAGE);
+    CHECK_STR(str_of(err.text), "the text is empty: give at least one character");
+    file = folder_put(perm, folder_new(perm), "asked.jsonl",
+                      STR("{\"prompt\":\"one\"}\n\n{\"prompt\":\"\"}\n"));
+    CHECK_EQ(prompts_read(os_real(), str_cat(perm, STR("@"), file), PROMPTS_TEXT, perm, &p, &err),
+             STATUS_USAGE);
+    CHECK(strstr(err.text, "asked.jsonl:3: the text is empty"));
     CHECK_EQ(prompts_today(os_real(), perm).len, 11);
 }
