@@ -108,7 +108,8 @@ struct plan_mix {
 bool plan_mix(const struct plan_question *q, const struct plan_row *r, struct plan_mix *out,
               struct arena scratch);
 
-/* The ops of a step that take longest, with their parts of its time. */
+/* The ops of a step that take longest, with their parts of its time; communication and loading are among them where
+ * they add to it. */
 struct plan_op_part {
     const char *name;
     f64         part;

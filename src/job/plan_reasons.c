@@ -107,14 +107,28 @@ bool plan_mix(const struct plan_question *q, const struct plan_row *r, struct pl
     return true;
 }
 
+/* Keeps the longest, in their order; so many are in `out`. */
+static i64 add_part(struct plan_op_part *out, i64 count, i64 most, const char *name, f64 part)
+{
+    i64 at = MIN(count, most - 1);
+    if (!(part > 0) || (count == most && out[at].part >= part)) return count;
+    for (; at > 0 && out[at - 1].part < part; at--) out[at] = out[at - 1];
+    out[at] = (struct plan_op_part){ name, part };
+    return MIN(count + 1, most);
+}
+
+/* Ops by the rates, then by what was learned of their pace: with what nothing hides they are the whole step. */
 i64 plan_ops(const struct plan_row *r, struct plan_op_part *out, i64 most)
 {
-    struct op_time    ops[OP_COUNT];
-    struct step_shape shape = { .micro = r->micro, .accumulate = r->accumulate };
-    i64               count = estimate_ops(r->device, &r->variant->work, &shape, ops);
-    f64               all   = 0;
+    struct op_time         ops[OP_COUNT];
+    const struct estimate *e      = &r->step;
+    struct step_shape      shape  = { .micro = r->micro, .accumulate = r->accumulate };
+    i64                    places = sharding_places(&r->sharding, ranks_on(r->device, r->gpus));
+    i64 count = estimate_ops(r->device, &r->variant->work, &shape, 1 / (f64)places, ops), n = 0;
+    f64 all = 0, alone = (e->forward_s + e->backward_s + e->update_s) / e->step_s;
     for (i64 i = 0; i < count; i++) all += ops[i].seconds;
-    for (i64 i = 0; i < MIN(count, most); i++)
-        out[i] = (struct plan_op_part){ op_info(ops[i].op)->name, ops[i].seconds / all };
-    return MIN(count, most);
+    for (i64 i = 0; i < count; i++)
+        n = add_part(out, n, most, op_info(ops[i].op)->name, alone * ops[i].seconds / all);
+    n = add_part(out, n, most, "communication", e->exposed_s / e->step_s);
+    return add_part(out, n, most, "loading", e->load_s / e->step_s);
 }

@@ -59,6 +59,7 @@ struct estimate estimate_step(const struct device *d, const struct step_work *w,
                              .begin_s    = p.begin_s + update.begin_s,
                              .flops_s    = p.flops_s + update.flops_s,
                              .bytes_s    = p.bytes_s + update.bytes_s,
+                             .update     = { update.begin_s, update.flops_s, update.bytes_s },
                              .comm_s     = network_all_reduce_s(&d->network, sent, s->gpus) };
     /* Gradients are sent while the last micro-batch still goes backward; the last bucket is alone. */
     f64 last       = network_all_reduce_s(&d->network, MIN(sent, 1e6 * assumed_bucket_mb), s->gpus);
@@ -104,13 +105,13 @@ static void add_ops(struct op_time *out, const struct device *d, const struct wo
 }
 
 i64 estimate_ops(const struct device *d, const struct step_work *w, const struct step_shape *s,
-                 struct op_time out[OP_COUNT])
+                 f64 update_part, struct op_time out[OP_COUNT])
 {
     i64 count = 0;
     for (i32 op = 0; op < OP_COUNT; op++) out[op] = (struct op_time){ .op = op };
     add_ops(out, d, &w->train, (f64)s->micro, 1);
     add_ops(out, d, later(w), (f64)s->micro, (f64)(s->accumulate - 1));
-    add_ops(out, d, &w->update, (f64)s->micro, 1);
+    add_ops(out, d, &w->update, (f64)s->micro, update_part);
     qsort(out, OP_COUNT, sizeof *out, longest_first);
     while (count < OP_COUNT && out[count].seconds > 0) count++;
     return count;
@@ -122,7 +123,7 @@ const char *estimate_bound(const struct estimate *e)
     const char *what = "arithmetic";
     if (e->bytes_s > most) most = e->bytes_s, what = "memory bandwidth";
     if (e->begin_s > most) most = e->begin_s, what = "launches";
-    if (e->exposed_s > most) most = e->exposed_s, what = "gradient exchange";
+    if (e->exposed_s > most) most = e->exposed_s, what = "communication";
     if (e->load_s > most) what = "data loading";
     return what;
 }

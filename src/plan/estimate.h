@@ -18,14 +18,15 @@ struct estimate { /* seconds of a step */
     f64 rates_s; /* the next three together by the rates alone, before what was learned from runs */
     f64 forward_s, backward_s, update_s;
     f64 begin_s, flops_s, bytes_s; /* the same sum by cause */
-    f64 comm_s;                    /* all of it */
-    f64 exposed_s;                 /* what it adds to the step: what no computing hides */
-    f64 load_s;                    /* waiting for data */
-    f64 step_s;
-    f64 peak_flops_s; /* of a GPU by its data sheet, in the precision at hand; NaN: not known */
-    f64 mfu;          /* of it; NaN: that is not known */
-    f64 efficiency;   /* against the same micro-batches on one GPU alone */
-    bool guessed;     /* a part worth telling is of ops never measured on such a machine */
+    struct rate_time update;       /* of update_s, which sharding divides */
+    f64              comm_s;       /* all of it */
+    f64              exposed_s;    /* what it adds to the step: what no computing hides */
+    f64              load_s;       /* waiting for data */
+    f64              step_s;
+    f64  peak_flops_s; /* of a GPU by its data sheet, in the precision at hand; NaN: not known */
+    f64  mfu;          /* of it; NaN: that is not known */
+    f64  efficiency;   /* against as many GPUs that need not communicate */
+    bool guessed;      /* a part worth telling is of ops never measured on such a machine */
 };
 
 struct estimate estimate_step(const struct device *d, const struct step_work *w,
@@ -39,13 +40,13 @@ f64 estimate_exposed_s(const struct device *d, f64 comm_s, f64 compute_s, f64 la
 /* Loading, the whole step and what follows from it, where a part has changed. */
 void estimate_sum(const struct device *d, const struct step_shape *shape, struct estimate *e);
 
-/* The ops of a step by their seconds, longest first. */
+/* The ops of a step by their seconds, longest first; update_part: of the update, that one rank computes. */
 struct op_time {
     i32 op;
     f64 seconds;
 };
 i64 estimate_ops(const struct device *d, const struct step_work *w, const struct step_shape *shape,
-                 struct op_time out[OP_COUNT]);
+                 f64 update_part, struct op_time out[OP_COUNT]);
 
 const char *estimate_bound(const struct estimate *e); /* what most of the step is spent on */
 

@@ -99,6 +99,16 @@ static void apply_all(const struct sharding *s, struct ranks_at at, const struct
     e->exposed_s = estimate_exposed_s(d, hides_s, passes, first_s) + (behind ? 0 : copies_s);
 }
 
+/* Of so many ranks each computes a part of the update. */
+static void divide_update(struct estimate *e, f64 ranks)
+{
+    f64 less = 1 - 1 / ranks;
+    e->update_s /= ranks;
+    e->begin_s -= less * e->update.begin_s;
+    e->flops_s -= less * e->update.flops_s;
+    e->bytes_s -= less * e->update.bytes_s;
+}
+
 void sharding_apply(const struct sharding *s, struct ranks_at at, const struct plan_workload *job,
                     const struct plan_variant *v, const struct device *d,
                     const struct step_shape *shape, struct estimate *e)
@@ -106,7 +116,7 @@ void sharding_apply(const struct sharding *s, struct ranks_at at, const struct p
     if (s->kind == SHARD_NONE) return;
     i64 machines = s->copies ? at.machines : 1;
     f64 copies_s = network_copies_s(&d->network, v->work.gradient_bytes, machines);
-    e->update_s /= (f64)sharding_places(s, at);
+    divide_update(e, (f64)sharding_places(s, at));
     if (s->kind == SHARD_ALL) {
         apply_all(s, at, job, v, d, shape, copies_s, e);
     } else {

@@ -130,7 +130,7 @@ TEST(the_parts_of_a_step_are_its_sum)
     struct op_time    ops[OP_COUNT];
     struct estimate   e   = estimate_step(&d, &w, DT_BF16, &shape);
     f64               sum = 0, alone = e.forward_s + e.backward_s + e.update_s;
-    i64               n = estimate_ops(&d, &w, &shape, ops);
+    i64               n = estimate_ops(&d, &w, &shape, 1, ops);
     for (i64 i = 0; i < n; i++) sum += ops[i].seconds;
     CHECK_NEAR(sum, alone, 1e-9 * sum);
     CHECK_NEAR(e.begin_s + e.flops_s + e.bytes_s, alone, 1e-9 * sum);
@@ -157,7 +157,7 @@ TEST(what_gpus_lose_by_talking)
     CHECK(b.step_s > a.step_s);
     CHECK(estimate_step(&d, &w, DT_BF16, &half).step_s < b.step_s);
     CHECK(estimate_step(&d, &w, DT_BF16, &more).efficiency > b.efficiency);
-    CHECK_STR(estimate_bound(&b), "gradient exchange");
+    CHECK_STR(estimate_bound(&b), "communication");
 }
 
 TEST(slow_loading_is_waited_for)

@@ -87,6 +87,9 @@ static struct estimate step_with(const struct sharding *s, const struct device *
     struct step_shape   shape = { .micro = 4, .accumulate = accumulate, .gpus = ranks };
     struct estimate     e     = { .forward_s = 0.4, .backward_s = 0.8, .update_s = 0.16 };
     e.peak_flops_s            = 1e12;
+    e.update                  = (struct rate_time){ 0, 0.01, 0.15 };
+    e.flops_s                 = 1 + e.update.flops_s;
+    e.bytes_s                 = 0.2 + e.update.bytes_s;
     sharding_apply(s, ranks_on(d, ranks), &job, &v, d, &shape, &e);
     return e;
 }
@@ -106,6 +109,8 @@ TEST(what_sharded_state_sends)
     CHECK_NEAR(e.comm_s, 2 * LINK_4, 1e-12);
     CHECK_EQ(e.exposed_s, e.comm_s);
     CHECK_NEAR(e.update_s, 0.02, 1e-12);
+    CHECK_NEAR(e.flops_s, 1 + 0.01 / 8, 1e-12);
+    CHECK_NEAR(e.bytes_s, 0.2 + 0.15 / 8, 1e-12);
     CHECK_NEAR(e.step_s, 1.2 + 0.02 + 2 * LINK_4, 1e-12);
     CHECK_NEAR(e.efficiency, 1.22 / e.step_s, 1e-12);
     e = step_with(&state, &d, 16, 1);
