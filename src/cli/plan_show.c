@@ -128,6 +128,20 @@ static struct str command_of(struct arena *s, const struct plan_question *q,
     return textbuf_str(&b);
 }
 
+/* As many ranks on each, else whole machines and the rest on the last: as the row is priced. */
+static void show_hosts(struct cli *c, const struct plan_row *r)
+{
+    bool         even = r->gpus % r->machines == 0;
+    long long    each = even ? r->gpus / r->machines : r->device->units;
+    long long    last = r->gpus - each * (r->machines - 1);
+    struct arena s    = *c->perm;
+    struct str   rest = even ? STR("") : str_fmt(&s, " and %lld on the last", last);
+    say_result(c->say,
+               "  HOSTS names the %lld machines, with %lld rank%s on each%.*s: A:%lld,B:%lld%s\n",
+               (long long)r->machines, each, each == 1 ? "" : "s", STR_ARG(rest), each,
+               r->machines == 2 ? last : each, r->machines == 2 ? "" : ",…");
+}
+
 /* The command line of the cheapest row that frugal itself can carry out. */
 static void show_command(struct cli *c, const struct plan_question *q)
 {
@@ -140,12 +154,7 @@ static void show_command(struct cli *c, const struct plan_question *q)
                    STR_ARG(plan_place(&s, r)), price_name(r->price),
                    STR_ARG(plan_dollars(&s, r->bill.total)));
     say_result(c->say, "  %.*s\n", STR_ARG(command_of(&s, q, r)));
-    if (r->machines > 1)
-        say_result(c->say,
-                   "  HOSTS names the %lld machines, with %lld rank%s on each: A:%lld,B:%lld,…\n",
-                   (long long)r->machines, (long long)(r->gpus / r->machines),
-                   r->gpus == r->machines ? "" : "s", (long long)(r->gpus / r->machines),
-                   (long long)(r->gpus / r->machines));
+    if (r->machines > 1) show_hosts(c, r);
 }
 
 /* Who holds what, and what is known of it. */

@@ -155,11 +155,11 @@ static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena 
                 "#SBATCH --job-name=%.*s\n#SBATCH --output=%.*s.out\n#SBATCH --open-mode=append\n",
                 STR_ARG(name), STR_ARG(name));
     textbuf_fmt(b, "#SBATCH --ntasks=%lld\n", (long long)m->ranks);
-    if (m->row->machines > 1)
-        textbuf_fmt(b, "#SBATCH --nodes=%lld\n#SBATCH --ntasks-per-node=%lld\n",
-                    (long long)m->row->machines, (long long)(m->ranks / m->row->machines));
-    if (m->row->device->row && m->row->device->row->gpu.len)
-        textbuf_fmt(b, "#SBATCH --gpus-per-task=1\n");
+    if (m->row->machines > 1) textbuf_fmt(b, "#SBATCH --nodes=%lld\n", (long long)m->row->machines);
+    if (m->row->machines > 1 && m->ranks % m->row->machines == 0)
+        textbuf_fmt(b, "#SBATCH --ntasks-per-node=%lld\n",
+                    (long long)(m->ranks / m->row->machines));
+    if (plan_has_gpu(m->row)) textbuf_fmt(b, "#SBATCH --gpus-per-task=1\n");
     if (m->ranks > 1 && plan_has_gpu(m->row)) /* each takes its own; NCCL needs to see the others */
         textbuf_fmt(b, "#SBATCH --gpu-bind=none\n");
     textbuf_fmt(b, "#SBATCH --requeue\n#SBATCH --signal=TERM@%d\n", SAVE_S);

@@ -85,9 +85,10 @@ struct plan_remedies plan_remedies(const struct plan_question *q, const struct p
     longer.batch_total *= 4;
     longer.steps = (longer.steps + 3) / 4;
     if (price(q, &longer, 1, &more, scratch)) out.larger_batch_usd = more.bill.total;
+    i64 units = r->device->units;
     fewer.gpus /= 2;
-    fewer.machines = MAX(1, fewer.machines / 2);
-    if (price(q, &q->workload, 1, &fewer, scratch)) {
+    fewer.machines = (fewer.gpus * r->side_by_side + units - 1) / units;
+    if (r->gpus % 2 == 0 && price(q, &q->workload, 1, &fewer, scratch)) {
         out.fewer_usd = fewer.bill.total;
         out.fewer_h   = fewer.hours;
     }

@@ -70,6 +70,14 @@ has out '^#SBATCH --ntasks=16$'
 has out '^#SBATCH --nodes=2$'
 has out '^#SBATCH --ntasks-per-node=8$'
 has out ' train.shard=state train.shard_over=machine '
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --on-demand --gpus 10 train.batch=20
+has out '^#SBATCH --ntasks=10$'
+has out '^#SBATCH --nodes=2$'
+has out '^#SBATCH --ntasks-per-node=5$'
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --on-demand --gpus 20 train.batch=20
+has out '^#SBATCH --ntasks=20$'
+has out '^#SBATCH --nodes=3$'
+lacks out 'ntasks-per-node' # 3 x 6 are not 20
 run 0 manifest "my Run.yaml" $to --for skypilot --machine p4d.24xlarge --on-demand --gpus 8 train.shard=state
 has out "^  mpirun --allow-run-as-root -n 8 frugal train 'my Run.yaml' .* train.shard=state "
 has out '^  command -v mpirun '

@@ -306,6 +306,13 @@ for shard in none state 'state machine' all 'all machine'; do
   # shellcheck disable=SC2086
   run 0 show several.yaml --ranks 2x8 ${settings:-missing} train.precision=fp32
 done
+# 20 GPUs are two machines of eight and half of a third. What adds to a step is named; 10 GPUs are on two machines.
+sed 's/batch: 64,/batch: 60,/' several.yaml >sixty.yaml
+run 0 plan sixty.yaml $on --gpus 20
+has out '^  HOSTS names the 3 machines, with 8 ranks on each and 4 on the last: A:8,B:8,…$'
+has out '^  A step of [0-9.]+ ms: communication [5-9][0-9] %, '
+awk '/^  1 +[$]/ { three = substr($2, 2) } /Half the GPUs: / { sub(/.*Half the GPUs: [$]/, ""); two = $1 }
+  END { exit !(two > 0.6 * three && two < 0.7 * three) }' out || fail 'half of 20 GPUs are not priced as two of three machines'
 # The run file's train.shard_over would be refused with train.shard=none.
 sed 's/batch: 64,/batch: 64, shard: state, shard_over: machine,/' several.yaml >over.yaml
 run 0 plan over.yaml $on --gpus 8
