@@ -106,7 +106,7 @@ enum status plan_request_read(const struct request *r, struct plan_request *out,
     out->runs = MAX(out->runs, 1);
     if (!st) st = number_of(r, FLAG_tokens, PLAN_TOKENS_MAX, &out->tokens, err);
     if (!st) st = number_of(r, FLAG_target, 1e3, &out->target, err);
-    if (!st) st = number_of(r, FLAG_batch, 1e12, &out->batch_tokens, err);
+    if (!st) st = number_of(r, FLAG_batch, PLAN_BATCH_MAX, &out->batch_tokens, err);
     if (!st && floor(out->batch_tokens) != out->batch_tokens && !isnan(out->batch_tokens))
         st = err_set(err, STATUS_USAGE, "--batch takes a whole number of tokens");
     if (!st) st = whole_of(r, FLAG_context, CONTEXT_MAX, &out->context, err);

@@ -48,6 +48,9 @@ static enum status check_shares(const struct plan_question *q, struct err *err)
 {
     const struct plan_given *g = &q->limits.given;
     i64 all = q->workload.batch_total, gpus = MAX(g->gpus, 1), micro = g->micro;
+    if ((f64)all > PLAN_BATCH_MAX)
+        return err_set(err, STATUS_USAGE, "train.batch=%lld: steps of up to %g samples are planned",
+                       (long long)all, PLAN_BATCH_MAX);
     if (all % gpus)
         return err_set(err, STATUS_USAGE,
                        "--gpus %lld does not divide the %lld samples of a step evenly",

@@ -102,6 +102,18 @@ static bool best_sharding(const struct plan_workload *job, const struct plan_var
     return found;
 }
 
+/* The smallest above `last` that divides `whole`; 0: there is none. Beyond the root they are the quotients by those
+ * below, so that a step may have any number of samples. */
+static i64 next_divisor(i64 whole, i64 last)
+{
+    i64 d = last + 1;
+    for (; d <= whole / d; d++)
+        if (whole % d == 0) return d;
+    for (i64 q = whole / d; q; q--)
+        if (whole % q == 0) return whole / q;
+    return 0;
+}
+
 /* The fastest micro-batch that fits: one that divides what a GPU gets of a step, or that which was given. Where none
  * does, `r` has the memory that the smallest needs. */
 static bool best_cut(const struct plan_workload *job, const struct plan_variants *v,
@@ -110,12 +122,12 @@ static bool best_cut(const struct plan_workload *job, const struct plan_variants
     i64             each  = job->batch_total / r->gpus;
     struct plan_row best  = *r;
     bool            found = false;
-    for (i64 micro = each; micro >= 1; micro--) {
-        if (each % micro || (g->micro && micro != g->micro)) continue;
+    for (i64 parts = 1; parts; parts = next_divisor(each, parts)) {
         struct plan_row now = *r;
         now.memory_bytes    = 0;
-        now.micro           = micro;
-        now.accumulate      = each / micro;
+        now.micro           = each / parts;
+        now.accumulate      = parts;
+        if (g->micro && now.micro != g->micro) continue;
         if (!best_sharding(job, v, g, &now)) {
             if (!found) best = now;
             continue;
@@ -412,7 +424,7 @@ static bool told_already(const struct plan_result *r, const struct plan_row *row
 }
 
 /* Of what frugal itself would run: compiled as it would be. The line may have promised too much: then
- * the next smaller micro-batch is tried. False: not even one sample fits. */
+ * the next smaller micro-batch is tried, unless one was given. False: not even one sample fits. */
 static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena scratch)
 {
     const struct plan_workload *job  = k->job;
@@ -429,10 +441,10 @@ static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena
         if (!r->exact) return true;
         r->memory_bytes = (f64)bytes;
         if (bytes <= r->device->target.memory_bytes) return true;
-        do r->micro--;
-        while (r->micro && each % r->micro);
-        if (r->micro) r->accumulate = each / r->micro;
-        if (r->micro && !plan_cut(job, k->v, 1, r)) return false;
+        i64 parts     = k->limits->given.micro ? 0 : next_divisor(each, r->accumulate);
+        r->micro      = parts ? each / parts : 0;
+        r->accumulate = parts;
+        if (parts && !plan_cut(job, k->v, 1, r)) return false;
     }
     return false;
 }

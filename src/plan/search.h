@@ -12,6 +12,7 @@
 
 enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 8192 };
 #define PLAN_TOKENS_MAX 1e18 /* steps and nanoseconds of so many still have numbers */
+#define PLAN_BATCH_MAX 1e12  /* samples or tokens of a step, whose divisors are found soon enough */
 
 /* What is not left to the search. */
 struct plan_given {

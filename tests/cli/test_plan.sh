@@ -67,6 +67,11 @@ run 2 plan gpt2 --tokens 1e30
 has err '^--tokens=1e30 is not a number above 0 and up to 1e\+18$'
 run 0 plan gpt2 --tokens 1e18
 lacks out '-inf|nan |-[0-9.]+e'
+# Steps of as many samples as anybody asks for.
+run 0 plan gpt2 --batch 1e12 --tokens 1e15 --machine p5.48xlarge --gpus 4
+has out ' of 976,562,500 sequences of 1,024 tokens$'
+run 2 plan gpt2 train.batch=9223372036854775807
+has err '^train.batch=9223372036854775807: steps of up to 1e\+12 samples are planned$'
 run 2 plan gpt2 --runs 1e30
 has err '^--runs takes a whole number from 1 to 1000000000$'
 for flag in --runs --gpus --context; do

@@ -375,3 +375,31 @@ TEST(memory_is_that_of_the_compiled_program)
     }
     CHECK(seen > several + 3 && several > 3);
 }
+
+/* Where the line promised too much a smaller micro-batch is taken, but never another than was given. */
+TEST(a_micro_batch_that_was_given_stays)
+{
+    struct setting *s    = setting(perm, scratch, 4, 256);
+    i64             bent = 0;
+    for (i64 i = 0; i < s->count; i++)
+        if (str_eq(s->devices[i].row->name, STR("p4d.24xlarge"))) s->devices[0] = s->devices[i];
+    i64 all                       = s->devices[0].target.memory_bytes;
+    s->count                      = 1;
+    s->limits.given.gpus          = 8;
+    s->limits.given.micro         = 1;
+    s->limits.given.has_shard     = true;
+    s->limits.given.sharding.kind = SHARD_ALL;
+    for (; s->limits.given.micro <= 64; s->limits.given.micro *= 2) {
+        s->devices[0].target.memory_bytes = all;
+        struct plan_result    *r          = search(s, perm, scratch);
+        const struct plan_row *row        = &r->rows[0];
+        CHECK(r->count && row->exact);
+        f64 line = sharding_bytes(&row->sharding, ranks_on(row->device, 8), &s->job, row->variant,
+                                  (f64)row->micro);
+        s->devices[0].target.memory_bytes = (i64)row->memory_bytes - 1;
+        bent += line < row->memory_bytes;
+        r = search(s, perm, scratch);
+        for (i64 j = 0; j < r->count; j++) CHECK_EQ(r->rows[j].micro, s->limits.given.micro);
+    }
+    CHECK(bent > 0);
+}
