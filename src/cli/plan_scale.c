@@ -13,13 +13,16 @@ static void show(struct cli *c, const struct plan_smaller *v)
         event_f64(&b, "usd", r->bill.total);
         event_f64(&b, "hours", r->hours);
         event_str(&b, "machine", r->device->name);
+        event_i64(&b, "machines", r->machines);
+        event_i64(&b, "gpus", r->device->row && r->device->row->gpus ? r->gpus : 0);
+        event_str(&b, "market", str_of(price_name(r->price)));
         event_end(&b, c->say);
         return;
     }
     say_result(c->say, "  %5.0f %% %7.0f %% %10.*s %10.*s %10.*s  %.*s %s\n", 100 * v->depth_part,
                100 * v->width_part, STR_ARG(plan_parameters(&s, v->parameters)),
                STR_ARG(plan_dollars(&s, r->bill.total)), STR_ARG(plan_time(&s, r->hours)),
-               STR_ARG(r->device->name), price_name(r->price));
+               STR_ARG(plan_place(&s, r)), price_name(r->price));
 }
 
 enum status plan_scale(struct cli *c, const struct plan_question *asked, struct arena scratch,

@@ -49,15 +49,20 @@ static void note_unpriced(struct plan_question *q, struct arena scratch)
     }
 }
 
+/* The machines that can be ranked: this one where an hour of it has a price. */
+static i64 ranked_devices(const struct plan_question *q)
+{
+    return isnan(q->usd_hour) ? q->devices.rented_count : q->devices.count;
+}
+
 static enum status search(struct plan_question *q, struct arena scratch, struct err *err)
 {
     q->variants    = NEW(q->perm, struct plan_variants, 1);
     q->result      = NEW(q->perm, struct plan_result, 1);
     enum status st = plan_compile(q->perm, &q->workload, q->variants, scratch, err);
     if (st) return st;
-    i64 ranked = isnan(q->usd_hour) ? q->devices.rented_count : q->devices.count;
-    plan_search(&q->workload, q->variants, q->devices.items, ranked, q->devices.catalogue,
-                &q->limits, q->result, scratch);
+    plan_search(&q->workload, q->variants, q->devices.items, ranked_devices(q),
+                q->devices.catalogue, &q->limits, q->result, scratch);
     note_unpriced(q, scratch);
     return STATUS_OK;
 }
@@ -100,16 +105,17 @@ static const struct {
 enum status plan_smaller(const struct plan_question *asked, i64 index, struct plan_smaller *out,
                          struct arena scratch, struct err *err)
 {
-    struct plan_question q = *asked;
-    struct plan_result  *r = NEW(q.perm, struct plan_result, 1);
-    q.depth_part           = parts[index].depth;
-    q.width_part           = parts[index].width;
-    q.variants             = NEW(q.perm, struct plan_variants, 1);
-    enum status st         = plan_ask(&q, err);
+    struct plan_question q   = *asked;
+    struct plan_result  *r   = NEW(q.perm, struct plan_result, 1);
+    q.depth_part             = parts[index].depth;
+    q.width_part             = parts[index].width;
+    q.variants               = NEW(q.perm, struct plan_variants, 1);
+    enum status st           = plan_ask(&q, err);
+    q.workload.load_sample_s = asked->workload.load_sample_s; /* as learned */
     if (!st) st = plan_compile(q.perm, &q.workload, q.variants, scratch, err);
     if (st) return st;
-    plan_search(&q.workload, q.variants, q.devices.items, q.devices.rented_count,
-                q.devices.catalogue, &q.limits, r, scratch);
+    plan_search(&q.workload, q.variants, q.devices.items, ranked_devices(&q), q.devices.catalogue,
+                &q.limits, r, scratch);
     *out = (struct plan_smaller){ .depth_part = q.depth_part,
                                   .width_part = q.width_part,
                                   .parameters = q.variants->parameters,

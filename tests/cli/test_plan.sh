@@ -125,6 +125,8 @@ has out ' tokens, 8 runs$'
 run 0 plan gpt2 --tokens 1e9 --scale_model
 has out '^Smaller models, the best plan of each$'
 has out '^ +50 % +50 % '
+run 0 plan llama-3-8b --tokens 1e9 --machine p4d.24xlarge --gpus 16 --scale_model
+has out '^ +50 % +50 % .* 2 x aws p4d.24xlarge spot$'
 run 2 plan run.yaml --scale_model
 has err 'needs a model with blocks'
 run 2 plan
@@ -282,6 +284,15 @@ has out '"machine":"aws c7i.48xlarge","machines":[2-9].*"frugal_trains_it":true'
 run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 0.3
 lacks out 'frugal itself cannot train|Nobody has timed'
 has out 'train.shard=(none: each machine holds everything|state: .* over the machines|all: .* over the machines)'
+
+# This machine takes part in plans of smaller models, too.
+cat >small.yaml <<YAML
+data: {kind: text, path: "$top/README.md", context: 64}
+model: {kind: gpt, depth: 2, width: 128, heads: 2}
+train: {batch: 16, steps: 20, usd_hour: 0}
+YAML
+run 0 plan small.yaml --scale_model
+has out '^ +50 % +50 % .* [$]0 .* this machine own rate$'
 
 # Which sharding: as it was given, or the best. The command says it, and for several machines how they are named.
 cat >several.yaml <<YAML
