@@ -19,6 +19,20 @@ static enum status kind_of(const struct request *r, enum manifest_kind *out, str
                    STR_ARG(flags[FLAG_for].argument), (int)MIN(name.len, 40), name.data);
 }
 
+/* What this scheduler's file, or an image that has frugal, would ignore. */
+static enum status check_install(const struct request *r, enum manifest_kind kind, struct err *err)
+{
+    if (kind == MANIFEST_SLURM && r->given[FLAG_image])
+        return err_set(err, STATUS_USAGE,
+                       "--image is for skypilot and kubernetes; a Slurm job runs --install, or "
+                       "finds frugal in its PATH");
+    if (r->given[FLAG_install] && (kind == MANIFEST_KUBERNETES || r->given[FLAG_image]))
+        return err_set(err, STATUS_USAGE,
+                       "--install does nothing %s, whose image has frugal: leave it out",
+                       kind == MANIFEST_KUBERNETES ? "with --for kubernetes" : "with --image");
+    return STATUS_OK;
+}
+
 /* A machine that is started again has an empty disk: what it resumes from must lie where another machine reads it. */
 static enum status check_store(const struct settings *s, enum manifest_kind kind, struct err *err)
 {
@@ -27,7 +41,13 @@ static enum status check_store(const struct settings *s, enum manifest_kind kind
             err, STATUS_USAGE,
             "a job that is requeued would start over: set checkpoint.dir to a folder that "
             "all nodes see");
-    if (kind != MANIFEST_SLURM && !s->checkpoint.to.len)
+    struct str to = s->checkpoint.to;
+    if (to.len && !str_starts(to, STR("s3://")) && !str_starts(to, STR("gs://")))
+        return err_set(err, STATUS_USAGE,
+                       "checkpoint.to=%.*s is not an object store; expected s3://BUCKET/PREFIX or "
+                       "gs://BUCKET/PREFIX",
+                       (int)MIN(to.len, 200), to.data);
+    if (kind != MANIFEST_SLURM && !to.len)
         return err_set(
             err, STATUS_USAGE,
             "a new machine would start over: set checkpoint.to=s3://BUCKET/PREFIX (or gs://), "
@@ -39,7 +59,7 @@ static enum status ranks_of(const struct request *r, enum manifest_kind kind, i6
                             struct err *err)
 {
     struct str text = r->value[FLAG_ranks];
-    *out            = 1;
+    *out            = 0;
     if (!r->given[FLAG_ranks]) return STATUS_OK;
     if (kind != MANIFEST_SLURM)
         return err_set(err, STATUS_USAGE, "--ranks is for --for slurm, whose srun starts them");
@@ -60,6 +80,19 @@ static struct str name_of(const struct settings *s, struct str path)
     return path;
 }
 
+static enum status no_row(const struct request *r, bool of_others, i64 ranks, struct err *err)
+{
+    if (of_others)
+        return err_set(
+            err, STATUS_NO,
+            "--ranks=%lld: no row of the plan has as many GPUs%s; --gpus %lld plans with as many",
+            (long long)ranks, ranks > 1 ? ", or one" : "", (long long)ranks);
+    return err_set(err, STATUS_NO,
+                   "no row of the plan is one that frugal trains on a rented machine: "
+                   "`frugal plan %.*s` lists them, --machine NAME chooses one",
+                   STR_ARG(r->arguments[0]));
+}
+
 /* How many ranks, and the row for them. */
 static enum status choose(struct cli *c, const struct plan_question *q, enum manifest_kind kind,
                           struct manifest *m, struct err *err)
@@ -67,12 +100,9 @@ static enum status choose(struct cli *c, const struct plan_question *q, enum man
     enum status st = ranks_of(c->request, kind, &m->ranks, err);
     if (st) return st;
     m->row = manifest_row(q, kind, m->ranks);
-    if (m->row && m->row->gpus > 1) m->ranks = m->row->gpus;
-    if (m->row) return STATUS_OK;
-    return err_set(err, STATUS_NO,
-                   "no row of the plan is one that frugal trains on a rented machine: "
-                   "`frugal plan %.*s` lists them, --machine NAME chooses one",
-                   STR_ARG(c->request->arguments[0]));
+    if (!m->row) return no_row(c->request, manifest_row(q, kind, 0) != NULL, m->ranks, err);
+    if (!m->ranks || m->row->gpus > 1) m->ranks = m->row->gpus;
+    return STATUS_OK;
 }
 
 /* The user's settings, then those of the row. */
@@ -114,6 +144,7 @@ static enum status manifest(struct cli *c, struct arena scratch, struct err *err
     struct manifest       m = { 0 };
     enum manifest_kind    kind;
     enum status           st = kind_of(c->request, &kind, err);
+    if (!st) st = check_install(c->request, kind, err);
     if (!st) st = plan_request_read(c->request, &request, err);
     if (st) return st;
     request.command = STR("train"); /* whose settings these are */

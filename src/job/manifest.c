@@ -22,7 +22,7 @@ const struct plan_row *manifest_row(const struct plan_question *q, enum manifest
         if (plan_cannot(q, r) || r->side_by_side > 1) continue;
         if (r->machines > 1 && kind != MANIFEST_SLURM)
             continue; /* which alone starts ranks on several */
-        if (ranks > 1 && r->gpus > 1 && r->gpus != ranks) continue;
+        if (ranks && r->gpus > 1 && r->gpus != ranks) continue;
         if (r->device->row || kind == MANIFEST_SLURM) return r;
     }
     return NULL;

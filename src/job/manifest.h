@@ -23,8 +23,8 @@ struct manifest {
 };
 
 bool manifest_find(struct str name, enum manifest_kind *out);
-/* The first row that frugal can train on a machine that this scheduler rents, of those with more than one GPU one that
- * has so many, unless `ranks` is 1; NULL: none. */
+/* The first row that frugal can train on a machine that this scheduler rents, with one GPU or `ranks` of them (0: any
+ * number); NULL: none. */
 const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
                                     i64 ranks);
 struct str manifest_text(const struct manifest *m, enum manifest_kind kind, struct arena *perm);

@@ -88,6 +88,19 @@ has out 'nvidia.com/gpu: "8"'
 run 1 manifest "my Run.yaml" $to --for skypilot --machine p4d.24xlarge --gpus 16 train.batch=16 # on two machines: Slurm alone starts them
 has err 'no row of the plan'
 
+# What was asked for is what is printed, or an error.
+run 1 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --gpus 4 --ranks 8
+has err '^--ranks=8: no row of the plan has as many GPUs, or one; --gpus 8 plans with as many$'
+run 1 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --gpus 4 --ranks 1
+has err '^--ranks=1: no row of the plan has as many GPUs; '
+run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --image me/frugal
+has err '^--image is for skypilot and kubernetes; '
+run 2 manifest "my Run.yaml" $to --for kubernetes --image me/frugal --install true
+has err '^--install does nothing with --for kubernetes, '
+run 2 manifest "my Run.yaml" $to --for skypilot --image me/frugal --install true
+has err '^--install does nothing with --image, '
+run 2 manifest "my Run.yaml" checkpoint.to=/mnt/kept --for skypilot
+has err '^checkpoint.to=/mnt/kept is not an object store; '
 run 2 manifest "my Run.yaml" --for slurm
 has err 'checkpoint.dir'
 run 2 manifest "my Run.yaml" --for skypilot
