@@ -60,8 +60,8 @@ static enum status number_of(const struct request *r, i32 flag, f64 most, f64 *o
     struct str text = r->value[flag];
     *out            = NAN;
     if (!r->given[flag]) return STATUS_OK;
-    if (str_ends(text, STR("h"))) text.len--;
-    if (str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
+    if (flag == FLAG_deadline && str_ends(text, STR("h"))) text.len--;
+    if (flag == FLAG_budget && str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
     if (str_f64(text, out) && *out > 0 && *out <= most) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0 and up to %g",
                    STR_ARG(flags[flag].name), (int)MIN(r->value[flag].len, 40), r->value[flag].data,

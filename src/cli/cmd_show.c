@@ -209,10 +209,10 @@ enum status command_show(struct cli *c, struct err *err)
     enum status           st    = config_of_request(c->request, c->os, c->perm, &config, err);
     if (!st && !run.begin)
         st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!st && c->request->given[FLAG_ranks]) st = ranks_of(c->request, &config->settings, err);
     bool passes = c->request->given[FLAG_passes], text = c->request->given[FLAG_text];
     if (!st && !passes && !text) show_settings(c, config);
     if (!st) config->settings.keep_passes = passes;
-    if (!st && c->request->given[FLAG_ranks]) st = ranks_of(c->request, &config->settings, err);
     if (!st) st = train_compile(c->os, &config->settings, &run, &found, err);
     if (!st && passes) show_passes(c, found.set);
     if (!st && (text || !passes)) show_programs(c, &found);

@@ -95,8 +95,6 @@ static void note_unpriced(struct plan_question *q, const struct train_config *t)
 {
     if (!str_eq(t->fp8, STR("off")))
         plan_note(&q->notes, STR("train.fp8 is not priced: products in bf16, as without it"));
-    if (!str_eq(t->shard, STR("none")))
-        plan_note(&q->notes, STR("train.shard is not priced: every rank holds all state"));
 }
 
 static enum status job_of_run(struct plan_question *q, struct err *err)

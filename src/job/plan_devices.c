@@ -87,7 +87,7 @@ enum status plan_devices_open(struct plan_devices *d, struct os *os, const struc
         add_gpu(d, os, where->usd_hour, perm);
     }
     if (!st && !d->count)
-        st = err_set(err, STATUS_NO,
+        st = err_set(err, STATUS_USAGE,
                      "the catalogue has no machine of %.*s; `frugal prices` lists all",
                      STR_ARG(where->cloud));
     return st;

@@ -33,7 +33,7 @@ TEST(a_cloud_has_its_own_machines_alone)
     CHECK_EQ(gcp.here_count, 0);
     for (i64 i = 0; i < gcp.count; i++) CHECK_STR(gcp.items[i].row->provider, STR("gcp"));
     where.cloud = STR("nobody");
-    CHECK_EQ(plan_devices_open(&none, os_real(), &where, &notes, perm, &err), STATUS_NO);
+    CHECK_EQ(plan_devices_open(&none, os_real(), &where, &notes, perm, &err), STATUS_USAGE);
     CHECK(str_starts(str_of(err.text), STR("the catalogue has no machine of nobody")));
 }
 
