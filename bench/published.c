@@ -256,7 +256,7 @@ static f64 saved_by_8_bits_s(const struct published *p, const struct known *k,
 {
     struct op_time    ops[OP_COUNT];
     struct step_shape shape      = { .micro = p->micro, .accumulate = 1, .gpus = 1 };
-    i64               count      = estimate_ops(one->device, &one->variant->work, &shape, ops);
+    i64               count      = estimate_ops(one->device, &one->variant->work, &shape, 1, ops);
     f64               products_s = 0;
     for (i64 i = 0; i < count; i++)
         if (ops[i].op == OP_MATMUL) products_s += ops[i].seconds;

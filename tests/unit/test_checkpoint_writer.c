@@ -92,7 +92,8 @@ TEST(a_thread_that_has_prepared_is_not_woken_again)
         checkpoint_writer_prepare(s);
         os->sleep_ns(os, 1000000);
     }
-    CHECK(sleeps_of_others() - before < calls / 2); /* a sanitizer's own thread sleeps ten times a second */
+    CHECK(sleeps_of_others() - before <
+          calls / 2); /* a sanitizer's own thread sleeps ten times a second */
     checkpoint_writer_close(s);
     ckpt_store_close(c.store);
 }
