@@ -151,7 +151,10 @@ static f64 life(const struct settings *s, i64 kill_after_ns, struct ended *ended
     bool told = read(ends[0], ended, sizeof *ended) == (ssize_t)sizeof *ended;
     waitpid(pid, &status, 0);
     close(ends[0]);
-    if (!kill_after_ns) CHECK(told && WIFEXITED(status) && !WEXITSTATUS(status));
+    if (!kill_after_ns) {
+        CHECK(told && WIFEXITED(status));
+        CHECK_EQ(WEXITSTATUS(status), ended->result.steps ? 0 : STATUS_NO); /* of all starts */
+    }
     return (f64)(now_ns() - begin_ns) * 1e-9;
 }
 

@@ -145,10 +145,11 @@ TEST(older_checkpoints_make_room_on_a_full_disk)
     struct watch        w    = { 0 };
     struct err          err  = { 0 };
     struct train_result whole, r;
-    s.train.out       = STR("");
-    s.train.epochs    = 0;
-    s.train.steps     = 2000; /* so that there are a few saves on the slowest machine */
-    s.checkpoint.keep = 3;
+    s.train.out        = STR("");
+    s.train.epochs     = 0;
+    s.train.steps      = 2000;      /* so that there are a few saves on the slowest machine, */
+    s.checkpoint.every = STR("10"); /* and on the fastest no more than the disk has names for */
+    s.checkpoint.keep  = 3;
     if (run(sim, &s, &w, &whole, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     CHECK_EQ(w.full, 0);
     i64 one        = whole.saving.bytes,
