@@ -140,6 +140,13 @@ TEST(csv_reads_numbers_as_strtod_does)
 
 #define HEAD "click,city,price,age,item\n"
 
+TEST(a_file_to_evaluate_on_has_rows)
+{
+    struct data_config c = config_of(perm, HEAD "1,2,3,4,5\n0,2,3,4,5\n");
+    c.eval_path          = folder_put(perm, folder_new(perm), "b.csv", STR(HEAD));
+    CHECK(strstr(refused(perm, c), "b.csv holds no sample to evaluate on"));
+}
+
 TEST(csv_names_file_and_line_of_what_is_wrong)
 {
     struct data_config c = config_of(perm, HEAD "1,2,3,4,5\n1,2,3,4\n");
