@@ -43,7 +43,7 @@ static enum status next_csv(struct text_rows *r, struct str *values, struct aren
     i64         line = r->csv.line, count = 0;
     enum status st = STATUS_OK;
     if (!csv_more(&r->csv)) return STATUS_NO;
-    line = r->csv.line;
+    line = r->line = r->csv.line; /* where the row begins */
     for (bool last = false; !st && !last; count++) {
         struct str s;
         st = csv_field(&r->csv, &s, &last, err);
@@ -90,8 +90,5 @@ static enum status next_json(struct text_rows *r, struct str *values, struct are
 enum status text_rows_next(struct text_rows *r, struct str *values, struct arena *perm,
                            struct err *err)
 {
-    if (!r->is_csv) return next_json(r, values, perm, err);
-    enum status st = next_csv(r, values, perm, err);
-    r->line        = r->csv.line;
-    return st;
+    return r->is_csv ? next_csv(r, values, perm, err) : next_json(r, values, perm, err);
 }

@@ -222,4 +222,8 @@ TEST(rows_of_text_get_their_classes_by_number_or_by_name)
     c.path = folder_put(perm, dir, "u.jsonl", STR("{\"t\":\"a\",\"y\":4}\n{\"y\":0}\n"));
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "u.jsonl:2: there is no text"));
+    c.kind = STR("csv");
+    c.path = folder_put(perm, dir, "v.csv", STR("t,y\n\"two\nlines\",good\n\nx,\nz,bad\n"));
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "v.csv:5: there is no label"));
 }
