@@ -46,7 +46,7 @@ static enum status parse_row(struct reader *r, struct str text, struct table *t,
     struct json              *row;
     struct err                why;
     struct str                s;
-    enum status               st = json_parse(&scratch, text, &row, &why);
+    enum status               st = json_parse_line(&scratch, text, &row, &why);
     if (!st && row->kind != JSON_MAP) st = err_set(&why, STATUS_USAGE, "it is not an object");
     if (st)
         return err_set(err, STATUS_USAGE, "%.*s:%lld: %s", STR_ARG(r->path), (long long)r->line,

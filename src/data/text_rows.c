@@ -68,7 +68,7 @@ static enum status next_json(struct text_rows *r, struct str *values, struct are
         r->line++;
         line = str_trim(line);
     } while (!line.len);
-    enum status st = json_parse(perm, line, &row, &why);
+    enum status st = json_parse_line(perm, line, &row, &why);
     if (!st && row->kind != JSON_MAP) st = err_set(&why, STATUS_USAGE, "it is not an object");
     if (st)
         return err_set(err, STATUS_USAGE, "%.*s:%lld: %s", STR_ARG(r->csv.path), (long long)r->line,

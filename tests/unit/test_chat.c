@@ -185,7 +185,16 @@ TEST(samples_fill_sequences_and_answers_alone_are_learned)
         CHECK_EQ(y[i], ys[i]);
         CHECK_EQ(position[i], at[i]);
     }
+    char line[LOADER_LINE_MAX];
+    CHECK(dataset_says(d, line));
+    CHECK_STR(
+        str_of(line),
+        "3 samples in 1 sequence; 1 longer than data.context cut, 1 without an answer left out");
     dataset_close(d);
+    c.path = folder_put(perm, dir, "o.jsonl",
+                        STR("{\"prompt\":\"abcdefghijk\",\"completion\":\"l\"}\n"));
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "o.jsonl: 1 sample, and no answer within data.context=8 tokens"));
     c.path = folder_put(perm, dir, "q.jsonl", STR("{\"prompt\":\"ab\"}\n"));
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "q.jsonl:1: neither \"messages\" nor"));

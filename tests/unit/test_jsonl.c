@@ -77,7 +77,7 @@ TEST(a_line_that_does_not_fit_is_named)
     static const struct {
         const char *text, *says;
     } wrong[] = {
-        { "{\"y\": 1}\n{\"y\": 1,}\n", "t.jsonl:2: " },
+        { "{\"y\": 1}\n{\"y\": 1,}\n", "t.jsonl:2: byte 8: expected a key" },
         { "{\"y\": 1}\n[1, 2]\n", "t.jsonl:2: it is not an object" },
         { "{\"a\": 1}\n", "t.jsonl:1: \"\" in column \"y\" is not a number" },
         { "{\"y\": 1, \"a\": \"many\"}\n", "t.jsonl:1: \"many\" in column \"a\" is not a number" },
