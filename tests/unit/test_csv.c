@@ -156,7 +156,7 @@ TEST(csv_names_file_and_line_of_what_is_wrong)
     c = config_of(perm, HEAD "1,\"a\n\nb\",3,4,5\n1,2,cheap,4,5\n");
     CHECK(strstr(refused(perm, c), "a.csv:5: \"cheap\" in column \"price\" is not a number"));
     c = config_of(perm, HEAD ",2,3,4,5\n");
-    CHECK(strstr(refused(perm, c), "a.csv:2: \"\" in column \"click\" is not a number"));
+    CHECK(strstr(refused(perm, c), "a.csv:2: there is no label in column \"click\""));
     c = config_of(perm, HEAD "1,2,3,4,5\n5,2,3,4,5\n");
     CHECK(strstr(
         refused(perm, c),
