@@ -84,6 +84,7 @@ TEST(a_line_that_does_not_fit_is_named)
         { "{\"y\": 1, \"c\": {\"d\": 1}}\n", "t.jsonl:1: \"c\" is a map" },
         { "{\"y\": 1, \"y\": 2}\n", "t.jsonl:1: " },
         { "\n\n", "holds no sample" },
+        { "{\"y\": 1, \"a\": 1, \"c\": 1}\n{\"y\": 0}\n", "t.jsonl: no line has a field \"b\"" },
     };
     struct data_config talk = config_of(perm, "{\"messages\": []}\n");
     struct dataset    *none;
