@@ -172,6 +172,9 @@ i64 hold_out_last(struct dataset *d, const struct data_config *config)
 enum status refuse_one_class(struct str path, i64 count, struct err *err)
 {
     if (!count) return STATUS_OK;
+    if (count == 1)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: there is only 1 sample, so there is nothing to learn", STR_ARG(path));
     return err_set(err, STATUS_USAGE,
                    "%.*s: all %lld samples have the same class, so there is nothing to learn",
                    STR_ARG(path), (long long)count);

@@ -140,6 +140,12 @@ TEST(csv_reads_numbers_as_strtod_does)
 
 #define HEAD "click,city,price,age,item\n"
 
+TEST(one_row_is_nothing_to_learn_from)
+{
+    CHECK(strstr(refused(perm, config_of(perm, HEAD "1,2,3,4,5\n")),
+                 "a.csv: there is only 1 sample, so there is nothing to learn"));
+}
+
 TEST(a_file_to_evaluate_on_has_rows)
 {
     struct data_config c = config_of(perm, HEAD "1,2,3,4,5\n0,2,3,4,5\n");
