@@ -41,9 +41,11 @@ static f64 computing(const struct evidence *e)
     return part_of(e, PART_compute) + part_of(e, PART_forward) + part_of(e, PART_backward);
 }
 
-/* Steps stand still for checkpoints, or take longer beside one. */
+/* Steps stand still for checkpoints, or take longer beside one. Without any, that part of the clock is the copies of
+ * the best weights. */
 static f64 saving(const struct evidence *e)
 {
+    if (!e->saves) return 0;
     return fmax(part_of(e, PART_checkpoint), e->saving_s / total_s(e)); /* NaN: the other one */
 }
 
