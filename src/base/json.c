@@ -235,6 +235,17 @@ enum status json_parse(struct arena *perm, struct str text, struct json **root, 
     return STATUS_OK;
 }
 
+enum status json_parse_line(struct arena *perm, struct str line, struct json **root,
+                            struct err *err)
+{
+    static const char first[] = "line 1, ";
+    enum status       st      = json_parse(perm, line, root, err);
+    struct str        said    = err ? str_of(err->text) : STR("");
+    if (st && str_starts(said, STR(first)))
+        memmove(err->text, err->text + sizeof first - 1, (size_t)said.len - (sizeof first - 2));
+    return st;
+}
+
 struct json *json_get(const struct json *map, struct str key)
 {
     if (!map || map->kind != JSON_MAP) return NULL;

@@ -18,7 +18,9 @@ struct json {
 };
 
 /* Messages begin with the place, "line 3, byte 40: ...". Strings may point into `text`. */
-enum status  json_parse(struct arena *perm, struct str text, struct json **root, struct err *);
+enum status json_parse(struct arena *perm, struct str text, struct json **root, struct err *);
+/* Of a line in a file, whose number the caller says: "byte 40: ...". */
+enum status  json_parse_line(struct arena *perm, struct str line, struct json **root, struct err *);
 struct json *json_get(const struct json *map, struct str key); /* NULL when absent */
 bool         json_i64(const struct json *v, i64 *out); /* false: no number, or does not fit */
 bool         json_f64(const struct json *v, f64 *out);

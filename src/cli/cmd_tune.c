@@ -70,6 +70,7 @@ static void show_value(const struct tuning *t, const struct tune_lever *l,
 {
     struct arena scratch = *cli_of(t)->perm;
     f64 s = tune_seconds(v), before = tune_seconds(&l->values[0]), usd = tuning_usd_million(t, s);
+    f64 noise         = tune_noise(v);
     struct str  words = v->words.len ? v->words : str_of(as_it_is);
     const char *name = v == l->values ? l->name : "", *mark = v == &l->values[l->won] ? "*" : " ";
     if (cli_of(t)->say->json) {
@@ -87,8 +88,9 @@ static void show_value(const struct tuning *t, const struct tune_lever *l,
                                  text_count(&scratch, tuning_units(t) / s),
                                  isnan(usd) ? STR("-") : text_dollars(&scratch, usd),
                                  str_fmt(&scratch, "%.2fx", before / s),
-                                 str_fmt(&scratch, "%.1f %%", 100 * tune_noise(v)),
-                                 v->behind ? STR(" much slower") : STR("") };
+                                 isnan(noise) ? STR("-")
+                                              : str_fmt(&scratch, "%.1f %%", 100 * noise),
+                                 v->behind ? STR(" far behind") : STR("") };
     show_cells(t, cells);
 }
 

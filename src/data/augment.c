@@ -126,6 +126,9 @@ enum status augment_from(const struct data_config *config, struct augment *out, 
     if (out->size < 1 || out->size > IMAGE_SIDE_MAX || out->pad >= out->size)
         return err_set(err, STATUS_USAGE, "images of %lld pixels cannot be shifted by %lld",
                        (long long)out->size, (long long)out->pad);
+    if (out->cutout >= 2 * out->size) /* wherever its middle lies */
+        return err_set(err, STATUS_USAGE, "data.augment: cutout=%lld blanks images of %lld pixels",
+                       (long long)out->cutout, (long long)out->size);
     return STATUS_OK;
 }
 

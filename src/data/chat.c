@@ -127,7 +127,7 @@ static enum status read_file(struct reading *r, struct dataset *d, struct str pa
 {
     struct source source = { 0 };
     struct str    line, rest;
-    i64           number = 0, begin = r->count;
+    i64           number = 0, begin = r->count, before_all = r->state->count;
     enum status   st = source_open(d->os, path, r->config, r->scratch, &source, err);
     rest             = source.bytes;
     while (!st && str_cut(&rest, '\n', &line) && !(max && r->count - begin >= max)) {
@@ -138,13 +138,19 @@ static enum status read_file(struct reading *r, struct dataset *d, struct str pa
         line = str_trim(line);
         if (!line.len) continue;
         NEW(&r->samples, struct fit_piece, 1);
-        st = json_parse(&r->scratch, line, &row, &why);
+        st = json_parse_line(&r->scratch, line, &row, &why);
         if (!st) st = read_sample(r, row, &why);
         if (st) err_set(err, st, "%.*s:%lld: %s", STR_ARG(path), (long long)number, why.text);
         else keep_sample(r);
         r->scratch = before;
     }
     source_close(d->os, &source);
+    i64 samples = r->state->count - before_all;
+    if (!st && samples && r->count == begin)
+        st = err_set(err, STATUS_USAGE,
+                     "%.*s: %lld sample%s, and no answer within data.context=%lld tokens",
+                     STR_ARG(path), (long long)samples, samples == 1 ? "" : "s",
+                     (long long)r->state->context);
     return st;
 }
 
@@ -257,12 +263,13 @@ static bool chat_says(struct dataset *d, char line[LOADER_LINE_MAX])
 {
     struct chat_state *state = d->state;
     if (state->told++) return false;
-    struct arena lent = { (u8 *)line, (u8 *)line + LOADER_LINE_MAX, NULL };
+    struct arena lent      = { (u8 *)line, (u8 *)line + LOADER_LINE_MAX, NULL };
+    i64          sequences = d->count[SPLIT_TRAIN] + d->count[SPLIT_EVAL];
     str_fmt(&lent,
-            "%lld samples in %lld sequences; %lld longer than data.context were cut, %lld without "
-            "an answer left out%c",
-            (long long)state->count, (long long)(d->count[SPLIT_TRAIN] + d->count[SPLIT_EVAL]),
-            (long long)state->cut, (long long)state->left_out, 0);
+            "%lld sample%s in %lld sequence%s; %lld longer than data.context cut, %lld without an "
+            "answer left out%c",
+            (long long)state->count, state->count == 1 ? "" : "s", (long long)sequences,
+            sequences == 1 ? "" : "s", (long long)state->cut, (long long)state->left_out, 0);
     return true;
 }
 

@@ -29,12 +29,32 @@ static void same_for_all(struct chat_form *f, struct str pattern)
 
 /* ---- templates that are known ---- */
 
+/* Is each message written as plain ChatML writes it, and nothing else but a first token before them all? The words are
+ * those of the models on the hub; \n are two characters or one. */
+static bool is_chatml(struct str template, bool *bos)
+{
+    static const char *const message[] = {
+        "'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>'",
+        "'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'",
+        "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>'",
+        "'<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>'",
+    };
+    struct str rest = template;
+    bool       is   = false;
+    while (rest.len && strchr("{- \n", rest.data[0])) rest = str_sub(rest, 1, rest.len);
+    *bos = str_starts(rest, STR("bos_token"));
+    if (*bos) rest = str_sub(rest, STR("bos_token").len, rest.len);
+    for (i64 i = 0; i < COUNT_OF(message); i++) is = is || has(rest, message[i]);
+    return is && !has(rest, "bos_token") && !has(rest, "eos_token");
+}
+
 /* ChatML. Qwen and SmolLM write a system message of their own where the conversation has none: it stands in the
  * template as '<|im_start|>system\nTEXT<|im_end|>', where \n are two characters or one. */
-static void read_chatml(struct chat_form *f, struct str template)
+static void read_chatml(struct chat_form *f, struct str template, bool bos)
 {
     static const char begin[] = "<|im_start|>system";
-    same_for_all(f, STR("<|im_start|>{role}\n{content}<|im_end|>{end}\n"));
+    same_for_all(f, bos ? STR("{bos}<|im_start|>{role}\n{content}<|im_end|>{end}\n")
+                        : STR("<|im_start|>{role}\n{content}<|im_end|>{end}\n"));
     for (i64 at = 0, next; (next = find(str_sub(template, at, template.len), begin)) >= 0;) {
         at += next + (i64)sizeof begin - 1;
         struct str rest = str_sub(template, at, template.len);
@@ -97,12 +117,13 @@ static enum status read_mistral(struct chat_form *f, struct str template, struct
 static enum status recognise(struct chat_form *f, struct str template, struct str name,
                              struct str today, struct arena *perm, struct err *err)
 {
-    bool chatml =
-        has(template, "content'] + '<|im_end|>'") || has(template, "content + '<|im_end|>'");
-    bool llama3 = has(template, "message['content'] | trim + '<|eot_id|>'");
-    bool more   = has(template, "<think>") ||
+    bool bos;
+    bool chatml = is_chatml(template, &bos);
+    bool llama3 = has(template, "message['content'] | trim + '<|eot_id|>'") &&
+                  has(template, "bos_token"); /* which read_llama3 writes */
+    bool more = has(template, "<think>") ||
                 has(template, "strip("); /* contents are not written as they are */
-    if (chatml && !more && !has(template, "trim")) read_chatml(f, template);
+    if (chatml && !more && !has(template, "trim")) read_chatml(f, template, bos);
     else if (llama3 && !more) return read_llama3(f, template, name, today, perm, err);
     else if (has(template, "[INST]")) return read_mistral(f, template, name, err);
     else
@@ -140,7 +161,7 @@ static enum status declare(struct chat_form *f, struct str text, struct err *err
 /* As one would write it: chatml, llama3 and mistral are what the templates of these names write. */
 static bool by_name(struct chat_form *f, struct str name)
 {
-    if (str_eq(name, STR("chatml"))) read_chatml(f, STR(""));
+    if (str_eq(name, STR("chatml"))) read_chatml(f, STR(""), false);
     else if (str_eq(name, STR("llama3"))) {
         same_for_all(f,
                      STR("{bos}<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"));

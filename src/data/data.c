@@ -77,6 +77,9 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
     *d                = (struct dataset){ .format = format, .os = os };
     enum status st    = format->open(d, config, perm, err);
     if (os_maps_verify(NULL)) st = os_maps_check(err); /* whatever the zeros looked like */
+    if (!st && config->eval_path.len && !d->count[SPLIT_EVAL] && !config->rows_only)
+        st = err_set(err, STATUS_USAGE, "%.*s holds no sample to evaluate on",
+                     STR_ARG(config->eval_path));
     if (!st && !d->count[SPLIT_TRAIN] && !config->rows_only)
         st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on",
                      STR_ARG(config->path.len ? config->path : STR("the data")));
@@ -169,6 +172,9 @@ i64 hold_out_last(struct dataset *d, const struct data_config *config)
 enum status refuse_one_class(struct str path, i64 count, struct err *err)
 {
     if (!count) return STATUS_OK;
+    if (count == 1)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: there is only 1 sample, so there is nothing to learn", STR_ARG(path));
     return err_set(err, STATUS_USAGE,
                    "%.*s: all %lld samples have the same class, so there is nothing to learn",
                    STR_ARG(path), (long long)count);

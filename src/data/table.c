@@ -65,7 +65,11 @@ static enum status parse_number(const struct table_where *w, struct str s, f32 *
 /* Its logit is compared with it: of 2 or -1 the loss would fall for ever, and nothing be learned. */
 enum status table_label(struct table *t, const struct table_where *w, struct str s, struct err *err)
 {
-    f32        *y  = &t->y[t->rows];
+    f32 *y = &t->y[t->rows];
+    if (!str_trim(s).len)
+        return err_set(err, STATUS_USAGE, "%.*s:%lld: there is no label in column \"%.*s\"",
+                       STR_ARG(w->path), (long long)w->line, (int)MIN(w->column.len, 80),
+                       w->column.data);
     enum status st = parse_number(w, str_trim(s), y, err);
     if (st || (*y >= 0 && *y <= 1)) return st;
     return err_set(
@@ -135,12 +139,15 @@ static enum status open_split(struct dataset *d, const struct data_config *confi
     return st;
 }
 
-static enum status check_config(const struct data_config *config, struct err *err)
+static enum status check_config(const struct dataset *d, const struct data_config *config,
+                                struct err *err)
 {
-    i64 n = config->numeric_count, k = config->categorical_count;
+    i64  n = config->numeric_count, k = config->categorical_count;
+    bool jsonl = str_eq(d->format->kind, STR("jsonl"));
     if (!config->label.len)
-        return err_set(err, STATUS_USAGE, "%.*s needs the name of its label column: set data.label",
-                       STR_ARG(config->path));
+        return err_set(
+            err, STATUS_USAGE, "%.*s needs the name of its label column: set data.label%s",
+            STR_ARG(config->path), jsonl ? ", or data.kind=chat where it holds conversations" : "");
     if (n + k == 0)
         return err_set(err, STATUS_USAGE,
                        "%.*s needs columns: set data.numeric or data.categorical",
@@ -173,7 +180,7 @@ enum status table_open(struct dataset *d, const struct data_config *config, tabl
 {
     struct table_state *state = d->state = NEW(perm, struct table_state, 1);
     i64                 n = config->numeric_count, k = config->categorical_count;
-    enum status         st = check_config(config, err);
+    enum status         st = check_config(d, config, err);
     state->numeric         = n;
     state->categorical     = k;
     if (st) return st;

@@ -43,7 +43,7 @@ static enum status next_csv(struct text_rows *r, struct str *values, struct aren
     i64         line = r->csv.line, count = 0;
     enum status st = STATUS_OK;
     if (!csv_more(&r->csv)) return STATUS_NO;
-    line = r->csv.line;
+    line = r->line = r->csv.line; /* where the row begins */
     for (bool last = false; !st && !last; count++) {
         struct str s;
         st = csv_field(&r->csv, &s, &last, err);
@@ -68,7 +68,7 @@ static enum status next_json(struct text_rows *r, struct str *values, struct are
         r->line++;
         line = str_trim(line);
     } while (!line.len);
-    enum status st = json_parse(perm, line, &row, &why);
+    enum status st = json_parse_line(perm, line, &row, &why);
     if (!st && row->kind != JSON_MAP) st = err_set(&why, STATUS_USAGE, "it is not an object");
     if (st)
         return err_set(err, STATUS_USAGE, "%.*s:%lld: %s", STR_ARG(r->csv.path), (long long)r->line,
@@ -90,8 +90,5 @@ static enum status next_json(struct text_rows *r, struct str *values, struct are
 enum status text_rows_next(struct text_rows *r, struct str *values, struct arena *perm,
                            struct err *err)
 {
-    if (!r->is_csv) return next_json(r, values, perm, err);
-    enum status st = next_csv(r, values, perm, err);
-    r->line        = r->csv.line;
-    return st;
+    return r->is_csv ? next_csv(r, values, perm, err) : next_json(r, values, perm, err);
 }

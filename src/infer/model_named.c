@@ -112,8 +112,9 @@ static enum status with_out(struct config *config, struct str name, struct err *
     return STATUS_OK;
 }
 
-static enum status not_found(struct os *os, struct str name, bool ledger, struct arena scratch,
-                             struct err *err)
+/* `other`: a run that does have the name, of another kind; NULL: none. */
+static enum status not_found(struct os *os, struct str name, bool ledger,
+                             const struct run_row *other, struct arena scratch, struct err *err)
 {
     struct os_stat stat;
     struct str     weights = str_cat(&scratch, name, STR("/weights.safetensors"));
@@ -128,6 +129,12 @@ static enum status not_found(struct os *os, struct str name, bool ledger, struct
             "%.*s is a folder without config.json; give a Hugging Face folder, which "
             "has one, a safetensors file that frugal train wrote, a checkpoint, or a run",
             STR_ARG(name));
+    if (other)
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s is a run of kind %.*s, not of `frugal train`; give the file or folder of "
+            "the weights (`frugal sweep` writes one with train.out=FILE)",
+            STR_ARG(name), STR_ARG(other->kind));
     if (!ledger)
         return err_set(err, STATUS_USAGE, "%.*s is no file, and there is no ledger of runs",
                        STR_ARG(name));
@@ -136,9 +143,10 @@ static enum status not_found(struct os *os, struct str name, bool ledger, struct
 }
 
 /* The newest run of the ledger whose id begins so, or of that name; "last": the newest of all. *out NULL: there is
- * none. *ledger false: there is not even a ledger. */
+ * none; *other: the newest that is not one of training, or NULL. *ledger false: there is not even a ledger. */
 static enum status find_run(struct os *os, struct arena *perm, struct str name,
-                            struct run_row **out, bool *ledger, struct err *err)
+                            struct run_row **out, struct run_row **other, bool *ledger,
+                            struct err *err)
 {
     struct ledger  *l;
     struct run_row *rows  = NULL;
@@ -147,8 +155,8 @@ static enum status find_run(struct os *os, struct arena *perm, struct str name,
     enum status     st   = config_add_environment(here, os, perm, err);
     struct str      path = ledger_path(os, here->settings.run.ledger, perm);
     struct arena   *read = NEW(perm, struct arena, 1);
-    *out                 = NULL;
-    *ledger              = path.len > 0;
+    *out = *other = NULL;
+    *ledger       = path.len > 0;
     if (st || !*ledger) return st;
     *read = arena_open((i64)LEDGER_GIB << 30);
     st    = ledger_open(os, path, read, &l, err);
@@ -157,7 +165,7 @@ static enum status find_run(struct os *os, struct arena *perm, struct str name,
     for (i64 i = 0; !st && i < count; i++) {
         bool is = str_eq(name, STR("last")) || str_eq(rows[i].name, name) ||
                   (name.len >= 4 && str_starts(rows[i].id, name));
-        if (is && str_eq(rows[i].kind, STR("train"))) *out = &rows[i];
+        if (is) *(str_eq(rows[i].kind, STR("train")) ? out : other) = &rows[i];
     }
     ledger_close(l);
     return st;
@@ -175,10 +183,10 @@ static bool is_written(struct os *os, const struct settings *s, struct arena scr
 static enum status of_run(struct os *os, struct arena *perm, struct str name, struct config *config,
                           struct err *err)
 {
-    struct run_row *found;
+    struct run_row *found, *other;
     bool            ledger;
-    enum status     st = find_run(os, perm, name, &found, &ledger, err);
-    if (!st && !found) st = not_found(os, name, ledger, *perm, err);
+    enum status     st = find_run(os, perm, name, &found, &other, &ledger, err);
+    if (!st && !found) st = not_found(os, name, ledger, other, *perm, err);
     if (!st) st = add_lines(config, perm, found->settings, err);
     if (!st) st = with_out(config, found->name, err);
     if (!st && !is_written(os, &config->settings, *perm))
@@ -196,13 +204,13 @@ static enum status of_checkpoint(struct os *os, struct arena *perm, const struct
                                  struct config *config, struct err *err)
 {
     static const char *const rooms[] = { "model.", "data.", "train.lora." };
-    struct run_row          *found   = NULL;
+    struct run_row          *found   = NULL, *other;
     struct json             *state;
     bool                     ledger;
     enum status              st = c->why.status;
     if (st) return err_set(err, st, "%s", c->why.text);
     st = json_parse(perm, c->manifest.state, &state, err);
-    if (!st) st = find_run(os, perm, c->manifest.run, &found, &ledger, err);
+    if (!st) st = find_run(os, perm, c->manifest.run, &found, &other, &ledger, err);
     if (!st && found) st = add_lines(config, perm, found->settings, err);
     for (const struct json *v = st ? NULL : state->first; v && !st; v = v->next) {
         bool is = false;

@@ -268,7 +268,9 @@ enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e)
     if (s->reason || (c->steps_max && e->step >= c->steps_max)) return STOP_GO_ON; /* the last */
     if (c->patience && s->worse >= c->patience)
         return say(s, STOP_NOW, STOP_PATIENCE,
-                   "%lld evaluations in a row were no better than %.*s %.4g after step %lld",
+                   s->worse == 1 ? "%lld evaluation was no better than %.*s %.4g after step %lld"
+                                 : "%lld evaluations in a row were no better than %.*s %.4g after "
+                                   "step %lld",
                    (long long)s->worse, STR_ARG(c->metric), s->best, (long long)s->best_step);
     return judge_forecast(s, e);
 }

@@ -41,10 +41,10 @@ static f64 computing(const struct evidence *e)
     return part_of(e, PART_compute) + part_of(e, PART_forward) + part_of(e, PART_backward);
 }
 
-/* Steps stand still for checkpoints, or take longer beside one. */
+/* Steps stand still for checkpoints (without any: for copies of the best weights), or take longer beside one. */
 static f64 saving(const struct evidence *e)
 {
-    return fmax(part_of(e, PART_checkpoint), e->saving_s / total_s(e)); /* NaN: the other one */
+    return e->saves ? fmax(part_of(e, PART_checkpoint), e->saving_s / total_s(e)) : 0;
 }
 
 static f64 part_of_bound(const struct evidence *e, enum bound b)

@@ -100,6 +100,17 @@ struct str target_metric(const struct session *s)
     return str_eq(metric, STR("auto")) ? model_metric(s->model) : metric;
 }
 
+enum status samples_check(const struct session *s, struct err *err)
+{
+    if (!dataset_count(s->data, SPLIT_TRAIN))
+        return err_set(err, STATUS_USAGE, "the data set has no training samples");
+    if (s->settings->eval_only && !dataset_count(s->data, SPLIT_EVAL))
+        return err_set(
+            err, STATUS_USAGE,
+            "there are no samples to evaluate: give data.eval_path, or data.held_out above 0");
+    return STATUS_OK;
+}
+
 enum status target_check(const struct session *s, struct err *err)
 {
     struct str metric = target_metric(s);

@@ -256,11 +256,12 @@ static struct str check_evaluation_dominates(const struct lint_facts *f, struct 
     f64                        between = (f64)every * f->step_flops;
     bool                       once    = f->steps && every >= f->steps; /* at the end, as must be */
     if (once || !(f->eval_flops > between)) return fine;
+    struct str steps = every == 1 ? STR("step") : str_fmt(perm, "%lld steps", (long long)every);
     return str_fmt(
         perm,
-        "an evaluation costs %.1f times the %lld steps before it: data.eval_samples=%lld "
-        "or a larger train.eval_every",
-        f->eval_flops / between, (long long)every,
+        "an evaluation costs %.1f times the %.*s before it: data.eval_samples=%lld or a larger "
+        "train.eval_every",
+        f->eval_flops / between, STR_ARG(steps),
         (long long)MAX((f64)f->eval_samples * between / f->eval_flops / 4, 1));
 }
 

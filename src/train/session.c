@@ -252,8 +252,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     clock_enter(clock, PART_start_data);
     if (!st) st = open_data(s, err);
     clock_enter(clock, PART_start_device);
-    if (!st && !dataset_count(s->data, SPLIT_TRAIN) && !settings->data.rows_only)
-        st = err_set(err, STATUS_USAGE, "the data set has no training samples");
+    if (!st && !settings->data.rows_only) st = samples_check(s, err);
     if (!st) st = session_model(s, err);
     if (!st) s->config.row_share = row_share(s);
     if (!st) st = session_backend(s, err);

@@ -343,7 +343,8 @@ enum status evaluate_batch(struct session *s, const struct batch *b, struct err 
 typedef enum status batch_taker(void *context, struct session *s, const struct batch *b,
                                 struct err *err);
 enum status evaluate_batches(struct session *s, batch_taker *take, void *context, struct err *err);
-enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
+enum status target_check(const struct session *s, struct err *err);  /* can it ever be met? */
+enum status samples_check(const struct session *s, struct err *err); /* are there any? */
 struct str  target_metric(const struct session *s); /* auto became the model's own */
 f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);

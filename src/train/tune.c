@@ -96,6 +96,7 @@ static f64 fastest(const struct tune_value *v)
 f64 tune_noise(const struct tune_value *v)
 {
     f64 slowest = 0;
+    if (v->rounds < 2) return NAN;
     for (i64 i = 0; i < v->rounds; i++) slowest = fmax(slowest, v->seconds[i]);
     return (slowest - fastest(v)) / tune_seconds(v);
 }

@@ -49,6 +49,6 @@ typedef enum status tune_measure(void *context, const struct tune_value *v, f64 
 enum status tune_try(struct tune_lever *l, tune_measure *measure, void *context, struct err *err);
 
 f64 tune_seconds(const struct tune_value *v); /* median of its rounds; NaN: none */
-f64 tune_noise(const struct tune_value *v);   /* (slowest - fastest) / median */
+f64 tune_noise(const struct tune_value *v);   /* (slowest - fastest) / median; NaN: measured once */
 
 #endif

@@ -78,10 +78,6 @@ enum status use_open(struct os *os, const struct settings *settings, enum use_ki
     st                    = need_weights(&u->settings, err);
     if (!st && kind == USE_ROWS) st = forget_data(os, &u->settings, &u->perm, err);
     if (!st) st = session_open(&u->s, os, &u->settings, &u->perm, err);
-    if (!st && kind != USE_ROWS && !dataset_count(u->s.data, SPLIT_EVAL))
-        st = err_set(
-            err, STATUS_USAGE,
-            "there are no samples to evaluate: give data.eval_path, or data.held_out above 0");
     return st ? st : session_start(&u->s, err);
 }
 

@@ -37,6 +37,7 @@ warns "warmup_longer_than_run decay_in_adam" "train.warmup=1 epoch" train.decay=
   train.optimiser=adam
 warns dropout_within_an_epoch model.dropout=0.1
 warns evaluation_dominates train.eval_every=1
+grep -q 'an evaluation costs [0-9.]* times the step before it' err || fail "the step before an evaluation is said otherwise"
 head -c 4000 /dev/zero | cat - text >binary
 warns text_is_binary data.path=binary
 warns batch_larger_than_data train.batch=100000

@@ -25,6 +25,10 @@ END
 run 0 train clicks.yaml
 run 0 predict clicks
 mv out held
+for command in evaluate predict; do
+  run 2 $command clicks data.held_out=0
+  has err '^there are no samples to evaluate: give data.eval_path, or data.held_out above 0$'
+done
 [ "$(wc -l <held)" = 100 ] || fail "not 100 held-out rows"
 mv clicks.csv away.csv # the training data are not needed
 { echo "city,other,price"; tail -n 100 away.csv | awk -F, '{ print $3 ",x," $2 }'; } >rows

@@ -39,6 +39,10 @@ run 0 sweep run.yaml 'sweep.over=[{train.lr: [1e-2]}]' train.target=1.3 run.ledg
 has err '^1 trial, 1 at once$'
 run 0 report --ledger ledger.db
 has out '^target +reached after '
+export FRUGAL_RUN_LEDGER=ledger.db
+run 2 evaluate run
+has err '^run is a run of kind sweep, not of `frugal train`; give the file or folder of the weights'
+export FRUGAL_RUN_LEDGER=none
 
 # None is the best where none was evaluated.
 run 1 sweep run.yaml train.max_dollars=1e-9

@@ -32,16 +32,24 @@ static struct str written(struct arena *perm, const char *config, const char *pa
     return textbuf_str(&b);
 }
 
+#define CHATML_MESSAGE                                                                             \
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+
 TEST(templates_are_recognised_or_declared)
 {
     CHECK_STR(written(perm, "{" TOKENS "}", "chatml", TALK),
               "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Ho<|im_end|>]\n");
     CHECK_STR(written(perm,
                       "{" TOKENS ",\"chat_template\":\"{{ '<|im_start|>system\\\\nBe "
-                      "kind.<|im_end|>\\\\n' }}{{ message['content'] + '<|im_end|>' }}\"}",
+                      "kind.<|im_end|>\\\\n' }}" CHATML_MESSAGE "\"}",
                       "", TALK),
               "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
               "<|im_start|>assistant\n[Ho<|im_end|>]\n");
+    CHECK_STR(written(perm,
+                      "{" TOKENS ",\"chat_template\":\"{{- bos_token }}{{ '<|im_start|>' + "
+                      "message.role + '\\\\n' + message.content + '<|im_end|>' }}\"}",
+                      "", TALK),
+              "<s><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Ho<|im_end|>]\n");
     CHECK_STR(written(perm, "{" TOKENS "}", "llama3", TALK),
               "<s><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
               "<|start_header_id|>assistant<|end_header_id|>\n\n[Ho<|eot_id|>]");
@@ -65,6 +73,23 @@ TEST(what_cannot_be_written_is_said)
     said =
         written(perm, "{\"chat_template\":\"'<think>' message.content + '<|im_end|>'\"}", "", TALK);
     CHECK(strstr(said.data, "is neither plain ChatML nor Llama 3's nor Mistral's"));
+}
+
+/* Each has a part of a template that is known, and writes other tokens than it does. */
+TEST(a_template_that_is_nearly_a_known_one_is_refused)
+{
+    static const char *const nearly[] = {
+        "{{'<|im_begin|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}",
+        "{{ system_message }}{{ '<|im_start|>user\\n' + content + '<|im_end|>' }}", /* Yi 1.5 */
+        CHATML_MESSAGE "{{ eos_token }}",
+        "{% if x %}{{ bos_token }}{% endif %}" CHATML_MESSAGE,
+        "{{ message['content'] | trim + '<|eot_id|>' }}", /* Llama 3 without its first token */
+    };
+    for (i64 i = 0; i < COUNT_OF(nearly); i++) {
+        struct str config = str_fmt(perm, "{" TOKENS ",\"chat_template\":\"%s\"}%c", nearly[i], 0);
+        struct str said   = written(perm, config.data, "", TALK);
+        CHECK(strstr(said.data, "is neither plain ChatML nor Llama 3's nor Mistral's"));
+    }
 }
 
 /* The text that asks for an answer, a bar, and how that one will end; else the sentence. */
@@ -103,7 +128,7 @@ TEST(a_template_that_writes_the_date_needs_one)
 {
     static const char template[] =
         "{\"bos_token\":\"<s>\",\"chat_template\":\"date_string = strftime_now('%d %b %Y') "
-        "date_string = \\\"26 Jul 2024\\\" Cutting Knowledge Date: December 2023 "
+        "bos_token date_string = \\\"26 Jul 2024\\\" Cutting Knowledge Date: December 2023 "
         "message['content'] | trim + '<|eot_id|>'\"}";
     struct chat_form form;
     struct err       err;
@@ -160,7 +185,16 @@ TEST(samples_fill_sequences_and_answers_alone_are_learned)
         CHECK_EQ(y[i], ys[i]);
         CHECK_EQ(position[i], at[i]);
     }
+    char line[LOADER_LINE_MAX];
+    CHECK(dataset_says(d, line));
+    CHECK_STR(
+        str_of(line),
+        "3 samples in 1 sequence; 1 longer than data.context cut, 1 without an answer left out");
     dataset_close(d);
+    c.path = folder_put(perm, dir, "o.jsonl",
+                        STR("{\"prompt\":\"abcdefghijk\",\"completion\":\"l\"}\n"));
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "o.jsonl: 1 sample, and no answer within data.context=8 tokens"));
     c.path = folder_put(perm, dir, "q.jsonl", STR("{\"prompt\":\"ab\"}\n"));
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "q.jsonl:1: neither \"messages\" nor"));
@@ -197,4 +231,8 @@ TEST(rows_of_text_get_their_classes_by_number_or_by_name)
     c.path = folder_put(perm, dir, "u.jsonl", STR("{\"t\":\"a\",\"y\":4}\n{\"y\":0}\n"));
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "u.jsonl:2: there is no text"));
+    c.kind = STR("csv");
+    c.path = folder_put(perm, dir, "v.csv", STR("t,y\n\"two\nlines\",good\n\nx,\nz,bad\n"));
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "v.csv:5: there is no label"));
 }

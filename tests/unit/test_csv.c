@@ -140,6 +140,19 @@ TEST(csv_reads_numbers_as_strtod_does)
 
 #define HEAD "click,city,price,age,item\n"
 
+TEST(one_row_is_nothing_to_learn_from)
+{
+    CHECK(strstr(refused(perm, config_of(perm, HEAD "1,2,3,4,5\n")),
+                 "a.csv: there is only 1 sample, so there is nothing to learn"));
+}
+
+TEST(a_file_to_evaluate_on_has_rows)
+{
+    struct data_config c = config_of(perm, HEAD "1,2,3,4,5\n0,2,3,4,5\n");
+    c.eval_path          = folder_put(perm, folder_new(perm), "b.csv", STR(HEAD));
+    CHECK(strstr(refused(perm, c), "b.csv holds no sample to evaluate on"));
+}
+
 TEST(csv_names_file_and_line_of_what_is_wrong)
 {
     struct data_config c = config_of(perm, HEAD "1,2,3,4,5\n1,2,3,4\n");
@@ -149,7 +162,7 @@ TEST(csv_names_file_and_line_of_what_is_wrong)
     c = config_of(perm, HEAD "1,\"a\n\nb\",3,4,5\n1,2,cheap,4,5\n");
     CHECK(strstr(refused(perm, c), "a.csv:5: \"cheap\" in column \"price\" is not a number"));
     c = config_of(perm, HEAD ",2,3,4,5\n");
-    CHECK(strstr(refused(perm, c), "a.csv:2: \"\" in column \"click\" is not a number"));
+    CHECK(strstr(refused(perm, c), "a.csv:2: there is no label in column \"click\""));
     c = config_of(perm, HEAD "1,2,3,4,5\n5,2,3,4,5\n");
     CHECK(strstr(
         refused(perm, c),

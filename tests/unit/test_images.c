@@ -280,7 +280,8 @@ TEST(mistakes_are_told)
         { { "mixup=nan", "flip" }, "data.augment: mixup=nan; expected" },
         { { "none", "flip" }, "none is not one of crop, center, pad=N" },
         { { "rotate", "flip" }, "data.augment: rotate is not one of crop" },
-        { { "pad=24", "flip" }, "images of 24 pixels cannot be shifted by 24" }
+        { { "pad=24", "flip" }, "images of 24 pixels cannot be shifted by 24" },
+        { { "cutout=48", "flip" }, "data.augment: cutout=48 blanks images of 24 pixels" }
     };
     for (i64 i = 0; i < COUNT_OF(bad); i++) {
         for (i64 k = 0; k < 2; k++) c.augment[k] = str_of(bad[i].words[k]);

@@ -77,14 +77,21 @@ TEST(a_line_that_does_not_fit_is_named)
     static const struct {
         const char *text, *says;
     } wrong[] = {
-        { "{\"y\": 1}\n{\"y\": 1,}\n", "t.jsonl:2: " },
+        { "{\"y\": 1}\n{\"y\": 1,}\n", "t.jsonl:2: byte 8: expected a key" },
         { "{\"y\": 1}\n[1, 2]\n", "t.jsonl:2: it is not an object" },
-        { "{\"a\": 1}\n", "t.jsonl:1: \"\" in column \"y\" is not a number" },
+        { "{\"a\": 1}\n", "t.jsonl:1: there is no label in column \"y\"" },
         { "{\"y\": 1, \"a\": \"many\"}\n", "t.jsonl:1: \"many\" in column \"a\" is not a number" },
         { "{\"y\": 1, \"c\": {\"d\": 1}}\n", "t.jsonl:1: \"c\" is a map" },
         { "{\"y\": 1, \"y\": 2}\n", "t.jsonl:1: " },
         { "\n\n", "holds no sample" },
+        { "{\"y\": 1, \"a\": 1, \"c\": 1}\n{\"y\": 0}\n", "t.jsonl: no line has a field \"b\"" },
     };
+    struct data_config talk = config_of(perm, "{\"messages\": []}\n");
+    struct dataset    *none;
+    struct err         why;
+    talk.label = STR("");
+    CHECK_EQ(dataset_open(os_real(), &talk, perm, &none, &why), STATUS_USAGE);
+    CHECK(strstr(why.text, "set data.label, or data.kind=chat where it holds conversations"));
     for (i64 i = 0; i < COUNT_OF(wrong); i++) {
         struct data_config c = config_of(perm, wrong[i].text);
         struct dataset    *d;

@@ -80,6 +80,10 @@ TEST(patience_counts_evaluations_since_the_best)
     CHECK_EQ(eval_at(&s, 5, losses[4]), STOP_NOW);
     CHECK_EQ(s.reason, STOP_PATIENCE);
     CHECK_STR(s.text, "3 evaluations in a row were no better than loss 1.5 after step 2");
+    c.patience = 1;
+    stop_init(&s, &c);
+    for (i64 i = 0; i < 3; i++) eval_at(&s, i + 1, losses[i]);
+    CHECK_STR(s.text, "1 evaluation was no better than loss 1.5 after step 2");
 }
 
 TEST(patience_knows_which_way_is_better)

@@ -60,6 +60,7 @@ TEST(the_fastest_wins_through_noise)
             l.won,
             2); /* 0.8 to 0.88 is below 0.9 to 0.99 in most rounds, and the median is of three */
         CHECK(l.values[3].behind && l.values[3].rounds == 1);
+        CHECK(isnan(tune_noise(&l.values[3])) && tune_noise(&l.values[2]) > 0);
         CHECK_STR(l.values[4].why_not, "no memory for it");
         CHECK(isnan(tune_seconds(&l.values[4])));
         CHECK_EQ(m.measured, 3 * 3 + 1 + 1);

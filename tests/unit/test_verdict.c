@@ -31,6 +31,8 @@ TEST(the_largest_part_beyond_its_limit_binds)
     CHECK_EQ(bound_of(with_parts(70, 6, 0, 24), perm), BOUND_launch);
     struct evidence e           = with_parts(85, 5, 0, 0);
     e.split.ns[PART_checkpoint] = 10;
+    CHECK(bound_of(e, perm) != BOUND_checkpoint); /* there is none: copies of the best weights */
+    e.saves = 1;
     CHECK_EQ(bound_of(e, perm), BOUND_checkpoint);
     e.split.ns[PART_copy] = 20; /* to a GPU */
     CHECK_EQ(bound_of(e, perm), BOUND_communication);
