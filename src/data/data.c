@@ -133,6 +133,13 @@ void dataset_fetch_epoch(const struct dataset *d, u64 seed, i64 epoch, const i64
     d->format->fetch_epoch(d, seed, epoch, index, count, to);
 }
 
+void dataset_fetch_pieces(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                          void *const *to)
+{
+    for (i64 i = 0; i < count; i++) ASSERT(index[i] >= 0 && index[i] < d->count[SPLIT_TRAIN]);
+    d->format->fetch_pieces(d, seed, epoch, index, count, to);
+}
+
 i64 dataset_block(const struct dataset *d) { return d->format->block ? d->format->block(d) : 0; }
 
 bool dataset_says(struct dataset *d, char line[LOADER_LINE_MAX])

@@ -25,7 +25,8 @@ struct data_config {
     i64        vocabulary;             /* tokens: 0 = largest token + 1 */
     struct str documents;              /* tokens, text: cross | separate | the separator's number */
     struct str windows;                /* tokens, text: random | fixed; empty: fixed */
-    struct str files[DATA_FILES_MAX];  /* lines: one text file a class, a sample a line */
+    i64        pieces; /* tokens, text: of a piece, in the first half of a run; 0: one a sequence */
+    struct str files[DATA_FILES_MAX]; /* lines: one text file a class, a sample a line */
     i64        file_count;
     struct str text;        /* csv, jsonl: the column of texts, of which label is the class */
     struct str tokenizer;   /* text, chat: folder or file of a tokenizer */
@@ -80,6 +81,10 @@ void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 
 /* Training samples as that epoch has them: another epoch may cut the same data at other places. */
 void dataset_fetch_epoch(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
                          void *const *to);
+
+/* The same where data.pieces is set, in the part of a run that has sequences of several pieces. */
+void dataset_fetch_pieces(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                          void *const *to);
 
 /* What the files of a setting are known again by (fingerprint.c); the data set is open. */
 #define FINGERPRINTS_MAX 6 /* five of data, and model.path */
@@ -136,6 +141,7 @@ struct loader_config {
     i64 group;        /* samples of a step, which shall be of similar length; 0: as they come */
     i64 epoch, index; /* where to start: sample `index` of `epoch` */
     i64 epochs;       /* that will be asked for; 0: nobody knows */
+    i64 in_pieces;    /* samples of the run, from its first, that dataset_fetch_pieces has */
     i64 queue;        /* samples that may wait before a stage; 0: found while it runs */
     i64 cpu;          /* cores that the stages may keep busy; 0: all */
     struct loader_options options;

@@ -36,6 +36,8 @@ struct format {
     /* The same of training samples, where an epoch's samples are not the next one's; NULL: fetch. */
     void (*fetch_epoch)(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
                         void *const *to);
+    void (*fetch_pieces)(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                         void *const *to); /* data.pieces; NULL: it has none */
     enum status (*read)(const struct dataset *d, struct sample *s, struct err *err); /* may block */
     enum status (*decode)(const struct dataset *d, struct sample *s, struct err *err);
     enum status (*augment)(const struct dataset *d, struct sample *s, struct err *err);

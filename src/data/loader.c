@@ -74,12 +74,22 @@ void course_describe(const struct course *c, i64 epoch, i64 index, struct batch 
     b->ends_epoch = course_batch(c, index + b->all) == 0;
 }
 
+/* By the batch's first sample, of all ranks' parts. */
+static bool is_in_pieces(const struct course *c, const struct batch *b)
+{
+    const struct loader_config *l    = &c->config;
+    i64                         each = l->whole ? c->count - c->count % l->whole : c->count;
+    return b->epoch < INT64_MAX / each - 1 && b->epoch * each + b->index < l->in_pieces;
+}
+
 static void batch_make(struct loader *l, struct batch *b, i64 epoch, i64 index)
 {
     const struct course *c = &l->course;
     course_describe(c, epoch, index, b);
     for (i64 i = 0; i < b->count; i++) l->sample[i] = course_number(c, epoch, index + b->first + i);
-    if (c->config.split == SPLIT_TRAIN && (c->config.shuffle || c->dataset->fresh))
+    if (is_in_pieces(c, b))
+        dataset_fetch_pieces(c->dataset, c->config.seed, epoch, l->sample, b->count, b->data);
+    else if (c->config.split == SPLIT_TRAIN && (c->config.shuffle || c->dataset->fresh))
         dataset_fetch_epoch(c->dataset, c->config.seed, epoch, l->sample, b->count, b->data);
     else dataset_fetch(c->dataset, c->config.split, l->sample, b->count, b->data);
 }

@@ -25,6 +25,12 @@
  * so that a model does not learn the same few windows by heart, and every token is still a target once an epoch but for
  * less than a window at each end. Held-out windows stay where they are.
  *
+ * With data.pieces the sequences of the first half of a run consist of pieces of several windows, of each at its own
+ * place, so that all sequences together still have each token once:
+ *
+ *     window    [a b c d] [e f g h] [i j k l]      context 4, data.pieces 2
+ *     sequence  [a b g h] [e f k l] [i j c d]      position  0 1 0 1
+ *
  * With data.windows=best_fit documents lie whole in the training sequences (best_fit.h), and only those longer than one
  * are cut; the places that are left at the end of a sequence predict nothing:
  *
@@ -54,6 +60,7 @@ struct tokens_state {
     struct best_fit pack;           /* pieces by the index of their first token */
     i64             pieces, places; /* of them in all; that they take */
     bool            told;
+    i64             piece; /* tokens of one, in sequences of several; 0: there are none */
 };
 
 enum { OWN_GIB = 256 }; /* address space */
@@ -156,6 +163,20 @@ static void make_room(struct dataset *d, const struct data_config *config, i64 t
     state->shift_max = MIN(context - 1, tokens - 1 - *count * context);
 }
 
+static enum status check_pieces(const struct data_config *config, enum status st, struct err *err)
+{
+    if (st || !config->pieces) return st;
+    if (str_eq(config->windows, STR("best_fit")))
+        return err_set(
+            err, STATUS_USAGE,
+            "data.pieces cuts sequences, and data.windows=best_fit fills them with whole "
+            "documents: set one of the two");
+    if (config->pieces > 0 && config->context % config->pieces == 0) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "data.pieces is %lld; it must divide data.context, which is %lld",
+                   (long long)config->pieces, (long long)config->context);
+}
+
 /* A document is one piece, or several that meet in one token. One token alone predicts nothing. */
 static struct fit_piece *find_pieces(struct tokens_state *state, i64 tokens, struct arena *to)
 {
@@ -198,6 +219,11 @@ static enum status pack_documents(struct dataset *d, i64 tokens, struct err *err
                    (long long)state->separator);
 }
 
+static bool has_positions(const struct tokens_state *state)
+{
+    return state->separator >= 0 || state->piece;
+}
+
 static enum status open_windows(struct dataset *d, const struct data_config *config, i64 width,
                                 i64 vocabulary, i64 beside, struct arena *perm, struct err *err)
 {
@@ -205,6 +231,8 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     state->width                          = width;
     state->context                        = config->context;
     enum status st                        = check_context(config, err);
+    state->piece                          = config->pieces;
+    st                                    = check_pieces(config, st, err);
     if (!st) st = find_separator(config, beside, &state->separator, err);
     if (!st) st = open_file(d, config, SPLIT_TRAIN, config->path, *perm, &vocabulary, err);
     if (!st && config->eval_path.len)
@@ -227,7 +255,7 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     limit_counts(d, config);
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), vocabulary);
     dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_1(config->context)), vocabulary);
-    if (state->separator >= 0)
+    if (has_positions(state))
         dataset_add_feed(d, STR("position"), type_of(DT_I32, shape_1(config->context)),
                          config->context);
     return STATUS_OK;
@@ -327,7 +355,7 @@ static void fetch_from(const struct dataset *d, const char *begin, const i64 *in
     for (i64 i = 0; i < count; i++) {
         i32 *x = (i32 *)to[0] + i * context, *y = (i32 *)to[1] + i * context;
         fetch_window(begin + index[i] * context * state->width, state->width, context, x, y);
-        if (state->separator >= 0)
+        if (has_positions(state))
             split_documents(x, y, (i32 *)to[2] + i * context, context, state->separator);
     }
 }
@@ -367,6 +395,14 @@ static void fetch_windows(const struct dataset *d, enum split s, const i64 *inde
     fetch_from(d, state->begin[s], index, count, to);
 }
 
+/* Where the windows of an epoch begin. */
+static const char *shifted(const struct tokens_state *state, u64 seed, i64 epoch)
+{
+    struct rng_key key   = { .seed = seed, .name = str_hash(STR("windows")), .step = (u64)epoch };
+    i64            shift = (i64)(rng_uniform(key, 0) * (f64)(state->shift_max + 1));
+    return state->begin[SPLIT_TRAIN] + shift * state->width;
+}
+
 static void fetch_shifted(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
                           void *const *to)
 {
@@ -375,9 +411,23 @@ static void fetch_shifted(const struct dataset *d, u64 seed, i64 epoch, const i6
         fetch_windows(d, SPLIT_TRAIN, index, count, to);
         return;
     }
-    struct rng_key key   = { .seed = seed, .name = str_hash(STR("windows")), .step = (u64)epoch };
-    i64            shift = (i64)(rng_uniform(key, 0) * (f64)(state->shift_max + 1));
-    fetch_from(d, state->begin[SPLIT_TRAIN] + shift * state->width, index, count, to);
+    fetch_from(d, shifted(state, seed, epoch), index, count, to);
+}
+
+/* Piece k of a sequence is piece k of another window for each k, so that all sequences have all pieces once. */
+static void fetch_joined(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                         void *const *to)
+{
+    const struct tokens_state *state = d->state;
+    const char                *begin = shifted(state, seed, epoch);
+    i64 context = state->context, piece = state->piece, windows = d->count[SPLIT_TRAIN];
+    i64 apart = MAX(windows * piece / context, 1);
+    for (i64 i = 0; i < count * context; i += piece) {
+        i64  k = i % context, window = (index[i / context] + k / piece * apart) % windows;
+        i32 *x = (i32 *)to[0] + i, *y = (i32 *)to[1] + i;
+        fetch_window(begin + (window * context + k) * state->width, state->width, piece, x, y);
+        split_documents(x, y, (i32 *)to[2] + i, piece, state->separator);
+    }
 }
 
 static bool packing_says(struct dataset *d, char line[LOADER_LINE_MAX])
@@ -402,15 +452,17 @@ static void close_tokens(struct dataset *d)
     for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
 }
 
-const struct format format_tokens = { .kind        = { "tokens", 6 },
-                                      .open        = open_tokens,
-                                      .fetch       = fetch_windows,
-                                      .fetch_epoch = fetch_shifted,
-                                      .says        = packing_says,
-                                      .close       = close_tokens };
-const struct format format_text   = { .kind        = { "text", 4 },
-                                      .open        = open_text,
-                                      .fetch       = fetch_windows,
-                                      .fetch_epoch = fetch_shifted,
-                                      .says        = packing_says,
-                                      .close       = close_tokens };
+const struct format format_tokens = { .kind         = { "tokens", 6 },
+                                      .open         = open_tokens,
+                                      .fetch        = fetch_windows,
+                                      .fetch_epoch  = fetch_shifted,
+                                      .fetch_pieces = fetch_joined,
+                                      .says         = packing_says,
+                                      .close        = close_tokens };
+const struct format format_text   = { .kind         = { "text", 4 },
+                                      .open         = open_text,
+                                      .fetch        = fetch_windows,
+                                      .fetch_epoch  = fetch_shifted,
+                                      .fetch_pieces = fetch_joined,
+                                      .says         = packing_says,
+                                      .close        = close_tokens };

@@ -34,9 +34,12 @@ struct limits session_limits(const struct session *s)
     struct limits              l     = { .epochs = c->epochs, .epoch_steps = each };
     l.steps                          = MIN(c->epochs, INT64_MAX / each) * each;
     if (c->steps && (!l.steps || c->steps < l.steps)) l.steps = c->steps;
-    l.rates = schedule_resolve(c, (struct pace){ .epoch_steps  = each,
-                                                 .step_samples = whole,
-                                                 .step_rows    = whole * model_rows(s->model),
-                                                 .steps        = l.steps });
+    i64 most    = INT64_MAX / 2 / (session_epoch_samples(s) + whole);
+    i64 half    = s->settings->data.pieces ? MIN(l.steps / 2, most) : 0;
+    l.in_pieces = half / each * session_epoch_samples(s) + half % each * whole;
+    l.rates     = schedule_resolve(c, (struct pace){ .epoch_steps  = each,
+                                                     .step_samples = whole,
+                                                     .step_rows    = whole * model_rows(s->model),
+                                                     .steps        = l.steps });
     return l;
 }

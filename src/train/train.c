@@ -24,14 +24,19 @@ static enum status open_loader(struct loop *l, struct err *err)
                                           .whole   = session_whole(&l->s),
                                           .forever = true,
                                           .skip = str_eq(l->s.settings->data.on_error, STR("skip")),
-                                          .batch   = session_batch_all(&l->s),
-                                          .part    = l->s.config.rank,
-                                          .parts   = l->s.config.ranks,
-                                          .group   = grouped(&l->s),
-                                          .epoch   = l->at.next_epoch,
-                                          .index   = l->at.next_index,
-                                          .epochs  = l->limits.epochs,
-                                          .options = l->s.settings->loader };
+                                          .batch     = session_batch_all(&l->s),
+                                          .part      = l->s.config.rank,
+                                          .parts     = l->s.config.ranks,
+                                          .group     = grouped(&l->s),
+                                          .epoch     = l->at.next_epoch,
+                                          .index     = l->at.next_index,
+                                          .epochs    = l->limits.epochs,
+                                          .in_pieces = l->limits.in_pieces,
+                                          .options   = l->s.settings->loader };
+    if (l->s.settings->data.pieces && !l->limits.steps)
+        return err_set(
+            err, STATUS_USAGE,
+            "data.pieces is for the first half of a run: set train.steps or train.epochs");
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
 }
 

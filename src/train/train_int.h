@@ -122,6 +122,7 @@ struct learning_rates { /* the learning rate in steps and for this batch */
 struct limits {                          /* where the run ends */
     i64                   steps, epochs; /* 0: not limited by it */
     i64                   epoch_steps;
+    i64                   in_pieces; /* samples of the first half of the steps, with data.pieces */
     struct learning_rates rates;
 };
 struct limits

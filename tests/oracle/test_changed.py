@@ -52,7 +52,7 @@ BASES = {name: text if "keep_best:" in text else text.replace("threads: 2", "thr
 # base, change: a setting (more of them come along), or what happens to a file. Files are refused whatever the table says.
 CASES = [
     ("idx", "data.samples=300"), ("idx", "data.held_out=0.2"), ("idx", "data.eval_samples=10"),
-    ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("tokens", "data.documents=5"), ("tokens", "data.windows=fixed"),
+    ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("tokens", "data.documents=5"), ("tokens", "data.windows=fixed"), ("tokens", "data.pieces=2"),
     ("documents", "data.documents=6"), ("texts", "data.text=u"), ("texts", "data.tokenizer=made2"), ("chat", 'data.template=["{role} {content}"]'),
     ("documents", "model.window=4"), ("documents", "train.eval_batch=7"), ("csv", "data.buckets=500"),
     ("csv", "train.tables=adagrad"), ("csv rows", "model.table_dtype=bf16"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "train.shuffle=by_length"),

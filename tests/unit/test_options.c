@@ -102,7 +102,8 @@ TEST(every_field_of_the_settings_has_one_row)
         "data.template",      "train.lora.rank",    "train.lora.alpha",
         "train.lora.on",      "train.lora.dropout", "train.lora.weights",
         "model.table_dtype",  "train.shard",        "train.join_s",
-        "model.value_tables", "train.shard_over",   "model.attention_dropout"
+        "model.value_tables", "train.shard_over",   "model.attention_dropout",
+        "data.pieces"
     };
     i64 added = 0;
     for (i64 i = 0; i < COUNT_OF(later); i++) added += option_find(str_of(later[i])) != NULL;

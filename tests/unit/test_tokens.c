@@ -199,6 +199,94 @@ TEST(random_windows_of_a_short_text_shift_by_what_is_left)
     dataset_close(d);
 }
 
+/* Sequences of pieces have each token as a target once, too; documents end in them as they do elsewhere. */
+TEST(pieces_of_sequences_come_from_several_windows_and_see_each_token_once)
+{
+    enum { TOKENS = 333, CONTEXT = 12, PIECE = 4, END = 50 };
+    u16                t[TOKENS];
+    struct data_config c = { .context = CONTEXT, .windows = STR("random"), .pieces = PIECE };
+    struct dataset    *d;
+    struct err         err;
+    u64                seed = test_seed();
+    for (u16 i = 0; i < TOKENS; i++) t[i] = i;
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, sizeof t));
+    for (i64 epoch = 0; epoch < 20; epoch++) {
+        i32 seen[TOKENS] = { 0 }, joins = 0, first = TOKENS, last = 0;
+        c.documents = epoch % 2 ? STR("50") : STR("cross");
+        CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+        CHECK_EQ(dataset_feeds(d)->count, 3);
+        i64 count = dataset_count(d, SPLIT_TRAIN);
+        for (i64 i = 0; i < count; i++) {
+            i32 x[CONTEXT], y[CONTEXT], position[CONTEXT];
+            dataset_fetch_pieces(d, seed, epoch, &i, 1, (void *[]){ x, y, position });
+            for (i32 k = 0; k < CONTEXT; k++) {
+                bool ends = epoch % 2 && x[k] == END, begins = k % PIECE == 0;
+                CHECK_EQ(y[k], ends ? -1 : x[k] + 1);
+                seen[x[k] + 1]++;
+                first = MIN(first, x[k] + 1), last = MAX(last, x[k] + 1);
+                if (epoch % 2 && k && x[k - 1] == END) begins = true;
+                CHECK_EQ(position[k], begins ? 0 : position[k - 1] + 1);
+                if (k % PIECE) CHECK_EQ(x[k], x[k - 1] + 1);
+                else joins += k && x[k] != x[k - 1] + 1;
+            }
+            dataset_fetch_epoch(d, seed, epoch, &i, 1, (void *[]){ x, y, position });
+            CHECK_EQ(position[PIECE],
+                     epoch % 2 && x[PIECE - 1] == END ? 0 : position[PIECE - 1] + 1);
+        }
+        CHECK_EQ(last - first + 1, count * CONTEXT);
+        for (i32 i = first; i <= last; i++) CHECK_EQ(seen[i], 1);
+        CHECK_EQ(joins, count * (CONTEXT / PIECE - 1));
+        dataset_close(d);
+    }
+    c.pieces = 5;
+    CHECK_STR(open_fails(perm, c).text,
+              "data.pieces is 5; it must divide data.context, which is 12");
+    c.pieces  = PIECE;
+    c.windows = STR("best_fit");
+    CHECK(strstr(open_fails(perm, c).text, "data.pieces cuts sequences"));
+}
+
+/* By how many samples of the run came before, whatever the batches, the epochs and the rank. */
+TEST(a_loader_gives_pieces_for_as_long_as_it_is_asked_to)
+{
+    enum { TOKENS = 200, CONTEXT = 4, PIECE = 2, BATCH = 6 };
+    u16                t[TOKENS] = { 0 };
+    struct data_config c         = { .context = CONTEXT, .pieces = PIECE, .path = STR("") };
+    struct dataset    *d;
+    struct err         err;
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, sizeof t));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    i64 count = dataset_count(d, SPLIT_TRAIN);
+    for (i32 rank = 0; rank < 2;
+         rank++) { /* the second begins with the second epoch, of whole batches */
+        struct loader_config l       = { .split     = SPLIT_TRAIN,
+                                         .shuffle   = true,
+                                         .forever   = true,
+                                         .batch     = BATCH,
+                                         .whole     = rank ? BATCH : 0,
+                                         .part      = rank,
+                                         .parts     = 2,
+                                         .epoch     = rank,
+                                         .in_pieces = count + 2 * BATCH,
+                                         .options   = { .prefetch = 2 } };
+        i64                  samples = rank * (count - count % BATCH), whole = 0;
+        struct loader       *loader;
+        CHECK(!loader_open(perm, d, &l, &loader, &err));
+        while (samples < 3 * count) {
+            struct batch *b = loader_next(loader);
+            for (i64 i = 0; i < b->count; i++) {
+                const i32 *position = (const i32 *)b->data[2] + i * CONTEXT;
+                CHECK_EQ(position[PIECE], samples < l.in_pieces ? 0 : PIECE);
+                whole += position[PIECE] > 0;
+            }
+            samples += b->all;
+        }
+        CHECK(whole > 0);
+        loader_close(loader);
+    }
+    dataset_close(d);
+}
+
 /* Of documents of random lengths: each is in one sequence, from its first token on, unless it is longer than one; each
  * token but the first of a document is a target once; what is left over predicts nothing. */
 TEST(documents_that_fit_are_not_cut)
