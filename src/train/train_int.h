@@ -125,10 +125,9 @@ struct limits {                          /* where the run ends */
     i64                   in_pieces; /* samples of the first half of the steps, with data.pieces */
     struct learning_rates rates;
 };
-struct limits
-    session_limits(const struct session *s); /* whichever of epochs and steps comes first */
-i64 session_whole(const struct session
-                      *s); /* samples that an epoch has a multiple of (train.drop_last); 0: any */
+struct limits session_limits(const struct session *s); /* whichever of the two comes first */
+/* Samples that an epoch has a multiple of (train.drop_last); 0: any. */
+i64 session_whole(const struct session *s);
 i64 session_epoch_samples(const struct session *s); /* that are trained */
 i64 session_batch_all(const struct session *s);     /* samples computed at once, by all ranks */
 i64 session_step_samples(const struct session *s);  /* of a whole step */
