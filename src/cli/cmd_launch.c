@@ -76,7 +76,10 @@ static enum status find_launcher(struct cli *c, const char **path, bool *open_mp
 }
 
 /* Names of this process's environment that the run must see on every host. */
-static const char *const passed[] = { "FRUGAL_", "AWS_", "GOOGLE_", "XDG_STATE_HOME" };
+static const char *const passed[] = { "FRUGAL_",        "AWS_",
+                                      "GOOGLE_",        "STORAGE_EMULATOR_HOST",
+                                      "NCCL_",          "XDG_CACHE_HOME",
+                                      "XDG_STATE_HOME", "XDG_CONFIG_HOME" };
 extern char            **environ;
 
 static void add_environment(struct cli *c, struct words *w, bool open_mpi)
@@ -121,6 +124,10 @@ static enum status words_of(struct cli *c, struct words *w, struct err *err)
     add(w, open_mpi ? "--host" : "-hosts");
     add(w, str_z(c->perm, hosts));
     if (open_mpi && !geteuid()) add(w, "--allow-run-as-root");
+    if (open_mpi) { /* by itself it binds each of two ranks to one core of its machine */
+        add(w, "--bind-to");
+        add(w, "none");
+    }
     if (ssh.len) {
         add(w, open_mpi ? "--mca" : "-launcher-exec");
         if (open_mpi) add(w, "plm_rsh_agent");

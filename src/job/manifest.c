@@ -2,7 +2,7 @@
 #include "job/manifest.h"
 
 enum { SAVE_S = 120 }; /* between the signal and the kill: what a save may take */
-#define LAUNCHER "mpirun --allow-run-as-root"
+#define LAUNCHER "mpirun --allow-run-as-root --bind-to none"
 
 static const char *const names[] = { "skypilot", "slurm", "kubernetes" };
 _Static_assert(sizeof names / sizeof *names == MANIFEST_COUNT, "a name for each");
@@ -149,8 +149,9 @@ static void add_skypilot(struct textbuf *b, const struct manifest *m, struct are
 static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena *perm)
 {
     struct str name = label(m, perm);
-    textbuf_fmt(b, "#!/bin/bash\n# sbatch FILE; partition, account and time limit are the "
-                   "cluster's: sbatch -p gpu -t 12:00:00 FILE\n");
+    textbuf_fmt(
+        b, "#!/bin/bash\n# sbatch FILE; partition, account, time limit and cores of a rank are the "
+           "cluster's: sbatch -p gpu -t 12:00:00 -c 8 FILE\n");
     textbuf_fmt(b,
                 "#SBATCH --job-name=%.*s\n#SBATCH --output=%.*s.out\n#SBATCH --open-mode=append\n",
                 STR_ARG(name), STR_ARG(name));
@@ -164,6 +165,9 @@ static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena 
         textbuf_fmt(b, "#SBATCH --gpu-bind=none\n");
     textbuf_fmt(b, "#SBATCH --requeue\n#SBATCH --signal=TERM@%d\n", SAVE_S);
     if (m->install.len) textbuf_fmt(b, "%.*s || exit\n", STR_ARG(m->install));
+    textbuf_fmt(b, "# since Slurm 22.05 srun does not take -c from sbatch\n"
+                   "[ -z \"$SLURM_CPUS_PER_TASK\" ] || export "
+                   "SRUN_CPUS_PER_TASK=\"$SLURM_CPUS_PER_TASK\"\n");
     textbuf_fmt(b, "srun --kill-on-bad-exit=1 ");
     add_command(b, m, false);
     textbuf_fmt(
@@ -219,8 +223,10 @@ static void add_kubernetes(struct textbuf *b, const struct manifest *m, struct a
     struct str name = label(m, perm), file = str_cat(perm, name, STR(".yaml")), ranks = STR("");
     bool       several = m->row->gpus > 1;
     if (several)
-        ranks = str_fmt(perm, "\"--allow-run-as-root\", \"-n\", \"%lld\", \"frugal\", ",
-                        (long long)m->row->gpus);
+        ranks = str_fmt(
+            perm,
+            "\"--allow-run-as-root\", \"--bind-to\", \"none\", \"-n\", \"%lld\", \"frugal\", ",
+            (long long)m->row->gpus);
     textbuf_fmt(b, "# kubectl apply -f FILE; data on the disk of this machine is to be in the "
                    "image, or on a volume of /runs\n");
     textbuf_fmt(b, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %.*s\ndata:\n  %.*s: |\n",

@@ -53,9 +53,16 @@ exit 3
 SH
 chmod +x fake
 export FRUGAL_MPIRUN=$folder/fake
-run 3 launch --hosts a,b:3 --restarts 1 run.yaml train.batch=9
+NCCL_SOCKET_IFNAME=eth7 XDG_CONFIG_HOME=$folder run 3 launch --hosts a,b:3 --restarts 1 run.yaml train.batch=9
 [ "$(wc -l <starts)" = 2 ] || fail "started $(wc -l <starts) times, not 2"
 has starts '^-n 4 -hosts a,b:3 .* train run.yaml train.batch=9$'
+has starts ' -genvlist ([^ ]*,)?NCCL_SOCKET_IFNAME[, ]' # on every host
+has starts ' -genvlist ([^ ]*,)?XDG_CONFIG_HOME[, ]'
+# Open MPI would bind each of two ranks to one core of its machine.
+sed -i 's/^\(\[ .* --version \] && \)exit 0/\1echo "mpirun (Open MPI) 4.1.4" \&\& exit 0/' fake
+run 1 launch --hosts a,b run.yaml
+has starts '^-n 2 --host a,b .*--bind-to none .* train run.yaml$'
+sed -i 's/echo "mpirun (Open MPI) 4.1.4" && //' fake
 rm starts
 run 1 launch --hosts a --restarts 9 run.yaml
 [ "$(wc -l <starts)" = 3 ] || fail "started $(wc -l <starts) times, not 3"

@@ -141,6 +141,17 @@ FRUGAL_ONE_RANK=1 $launcher -n 1 "$frugal" train run.yaml $short train.out=alone
 "$frugal" train run.yaml $short train.out=plain.safetensors >/dev/null 2>&1
 same_numbers alone.safetensors plain.safetensors || fail "one rank has other bits than none"
 
+# Open MPI binds a single rank to one core, and the run says that there are more; not where one is all that it needs, or was not bound.
+if [ $name = mpirun.openmpi ] && [ "$(nproc)" -gt 1 ] && [ "$($launcher --bind-to core -n 1 nproc)" = 1 ]; then
+  cores=$(nproc) one="$launcher --bind-to core -n 1"
+  note="mpirun binds the ranks of this machine (1) to 1 of its $cores cores: mpirun --bind-to none lets them use all"
+  for ranks in "" FRUGAL_ONE_RANK=1; do
+    env $ranks $one "$frugal" train run.yaml train.steps=1 train.threads=0 >bound.out 2>&1 && grep -qF "$note" bound.out || fail "$ranks: bound, and not noted: $(cat bound.out)"
+    env $ranks $one "$frugal" train run.yaml train.steps=1 train.threads=1 >bound.out 2>&1 && ! grep -q 'mpirun binds' bound.out || fail "$ranks: one thread needs one core"
+    env $ranks ${one/core/none} "$frugal" train run.yaml train.steps=1 train.threads=0 >bound.out 2>&1 && ! grep -q 'mpirun binds' bound.out || fail "$ranks: not bound"
+  done
+fi
+
 # A ranker whose table is updated row by row: only the other state is dealt out, and a checkpoint has each in its place.
 ranker="data.kind=synthetic_clicks data.samples=2000 data.buckets=50 model.kind=ranker model.mlp=16 train.tables=adagrad train.shard=state"
 cat >ranker.yaml <<'YAML'
