@@ -36,6 +36,7 @@ for launcher in "${launchers[@]}"; do
     $launcher -n $n "$frugal" train run.yaml --json train.out=$name.$n.safetensors >$name.$n.json 2>$name.err ||
       fail "$name -n $n: $(cat $name.err)"
     near one.json $name.$n.json 33
+    grep '"event":"start"' $name.$n.json | grep -q "\"step_samples\":12,\"ranks\":$n" || fail "$name -n $n: other samples in a step"
     [ "$(grep -c '"event":"done"' $name.$n.json)" = 1 ] || fail "$name: not one rank alone speaks"
   done
   same_numbers $name.3.safetensors ${launchers[0]%% *}.3.safetensors || fail "$name: other bits than ${launchers[0]}"
@@ -167,6 +168,7 @@ $launcher -n 2 "$frugal" train run.yaml train.batch=1 >wrong.out 2>&1 && fail "a
 [ "$(grep -c 'no part for each of 2 ranks' wrong.out)" = 1 ] || fail "batch 1: $(cat wrong.out)"
 
 $launcher -n 2 "$frugal" train ranker.yaml $ranker train.shard=all train.steps=1 checkpoint.dir= >wrong.out 2>&1 || fail "a ranker, all: $(cat wrong.out)"
+grep -q ', batch 64 over 2 ranks, on ' wrong.out || fail "not the batch of all ranks: $(cat wrong.out)"
 grep -q 'in tables updated row by row (train.tables=dense shards them)' wrong.out || fail "whole tables are not noted: $(cat wrong.out)"
 
 # One that is killed ends all.
