@@ -23,4 +23,14 @@ void         pool_run(struct pool *p, i64 blocks, pool_fn *fn, void *context); /
 
 i32 pool_machine_threads(void); /* cores this process may use: affinity and cgroup quota */
 
+/* Processes that share a machine's cores ask for the two apart: a quota is of all of them, an affinity mask of each. */
+enum { POOL_CORES_MAX = 8192 };
+struct pool_cores {
+    u64 word[POOL_CORES_MAX / 64]; /* bit i: core i */
+};
+void pool_cores_of(i64 pid, struct pool_cores *out); /* what it may use; 0: this process. Where that
+                                                        cannot be asked: all cores */
+i64  pool_cores_count(const struct pool_cores *c);
+i64  pool_machine_quota(void); /* of the cgroup, in whole cores, rounded up; INT64_MAX: none */
+
 #endif

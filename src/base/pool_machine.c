@@ -6,8 +6,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-enum { CPUS_MAX = 8192 };
-
 static i64 cores_of(struct str quota_us, struct str period_us)
 {
     i64 quota, period;
@@ -30,13 +28,33 @@ i64 pool_quota_cores(struct str groups, struct str root)
     return cgroup_least(os_real(), groups, root, STR("cpu"), group_cores);
 }
 
+void pool_cores_of(i64 pid, struct pool_cores *out)
+{
+    cpu_set_t allowed[POOL_CORES_MAX / CPU_SETSIZE] = { 0 };
+    i64       all                                   = sysconf(_SC_NPROCESSORS_ONLN);
+    bool      known = !sched_getaffinity((pid_t)pid, sizeof allowed, allowed);
+    *out            = (struct pool_cores){ 0 };
+    for (i64 i = 0; i < POOL_CORES_MAX; i++)
+        if (known ? CPU_ISSET_S((size_t)i, sizeof allowed, allowed) : i < all)
+            out->word[i / 64] |= (u64)1 << i % 64;
+}
+
+i64 pool_cores_count(const struct pool_cores *c)
+{
+    i64 count = 0;
+    for (i64 i = 0; i < POOL_CORES_MAX / 64; i++) count += __builtin_popcountll(c->word[i]);
+    return count;
+}
+
+i64 pool_machine_quota(void)
+{
+    char text[CGROUP_TEXT_MAX];
+    return pool_quota_cores(os_proc_text(CGROUP_OF_PROCESS, text, sizeof text), CGROUP_ROOT);
+}
+
 i32 pool_machine_threads(void)
 {
-    cpu_set_t allowed[CPUS_MAX / CPU_SETSIZE];
-    char      text[CGROUP_TEXT_MAX];
-    i64       cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (sched_getaffinity(0, sizeof allowed, allowed) == 0)
-        cores = CPU_COUNT_S(sizeof allowed, allowed);
-    struct str groups = os_proc_text(CGROUP_OF_PROCESS, text, sizeof text);
-    return (i32)MAX(1, MIN(cores, pool_quota_cores(groups, CGROUP_ROOT)));
+    struct pool_cores cores;
+    pool_cores_of(0, &cores);
+    return (i32)MAX(1, MIN(pool_cores_count(&cores), pool_machine_quota()));
 }

@@ -7,6 +7,7 @@
 #include "ir/collective.h"
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -76,7 +77,10 @@ static enum status find_launcher(struct cli *c, const char **path, bool *open_mp
 }
 
 /* Names of this process's environment that the run must see on every host. */
-static const char *const passed[] = { "FRUGAL_", "AWS_", "GOOGLE_", "XDG_STATE_HOME" };
+static const char *const passed[] = { "FRUGAL_",        "AWS_",
+                                      "GOOGLE_",        "STORAGE_EMULATOR_HOST",
+                                      "NCCL_",          "XDG_CACHE_HOME",
+                                      "XDG_STATE_HOME", "XDG_CONFIG_HOME" };
 extern char            **environ;
 
 static void add_environment(struct cli *c, struct words *w, bool open_mpi)
@@ -121,6 +125,10 @@ static enum status words_of(struct cli *c, struct words *w, struct err *err)
     add(w, open_mpi ? "--host" : "-hosts");
     add(w, str_z(c->perm, hosts));
     if (open_mpi && !geteuid()) add(w, "--allow-run-as-root");
+    if (open_mpi) { /* by itself it binds each of two ranks to one core of its machine */
+        add(w, "--bind-to");
+        add(w, "none");
+    }
     if (ssh.len) {
         add(w, open_mpi ? "--mca" : "-launcher-exec");
         if (open_mpi) add(w, "plm_rsh_agent");
@@ -135,16 +143,24 @@ static enum status words_of(struct cli *c, struct words *w, struct err *err)
     return STATUS_OK;
 }
 
-/* Until it has ended. A signal goes to all of its processes that are here; mpirun passes it on. */
-static enum status run_once(struct cli *c, const struct words *w, i32 *code, struct err *err)
+/* Until it has ended. Open MPI's mpirun ends its ranks a second after SIGTERM, whatever they still have to save, and
+ * exits with 1; SIGUSR1 it passes on at once, to every host, and waits: FRUGAL_LAUNCHED tells the ranks that this asks
+ * them to end. A second signal does not wait for them. */
+static enum status run_once(struct cli *c, const struct words *w, i32 *code, bool *stopped,
+                            struct err *err)
 {
     static const i64  look_ns = (i64)20000000;
     struct family     p       = { 0 };
     struct family_end end     = { 0 };
+    i64               asked   = 0;
     os_signals_catch();
     enum status st = family_start(&p, w->list, FAMILY_OUTPUT_OURS, err);
     while (!st && !family_ended(&p, &end)) {
-        if (c->os->signal_take(c->os) != OS_SIGNAL_NONE) family_signal(SIGTERM);
+        if (c->os->signal_take(c->os) != OS_SIGNAL_NONE) {
+            if (*stopped) family_signal(SIGTERM);
+            *stopped = true;
+        }
+        if (*stopped && !asked) asked = family_signal(SIGUSR1); /* 0: it is not ready for signals */
         c->os->sleep_ns(c->os, look_ns);
     }
     *code = end.code;
@@ -156,15 +172,19 @@ enum status command_launch(struct cli *c, struct err *err)
     struct words w        = { 0 };
     i64          restarts = 0;
     i32          code     = 0;
-    enum status  st       = words_of(c, &w, err);
+    bool         stopped  = false;
+    enum status  st       = setenv("FRUGAL_LAUNCHED", "1", 1)
+                                ? err_set(err, STATUS_WORLD, "the environment cannot be changed")
+                                : words_of(c, &w, err);
     if (!st) st = number_of(c->request, FLAG_restarts, 0, 1000000, &restarts, err);
     for (i64 i = 0; !st; i++) {
-        st = run_once(c, &w, &code, err);
-        if (st || code != STATUS_WORLD || i >= restarts) break;
+        st = run_once(c, &w, &code, &stopped, err);
+        if (st || stopped || code != STATUS_WORLD || i >= restarts) break;
         say_message(c->say,
                     "frugal: the run ended with exit code 3; started again (%lld of %lld)\n",
                     (long long)i + 1, (long long)restarts);
     }
+    if (!st && stopped && code != STATUS_USAGE && code != STATUS_WORLD) return STATUS_INTERRUPTED;
     if (st || !code) return st;
     if (code <= STATUS_INTERRUPTED) return (enum status)code; /* frugal itself has said why */
     return err_set(err, STATUS_WORLD, "%s ended with exit code %d", w.list[0], code);

@@ -97,6 +97,9 @@ static void start_words(struct progress *p, const struct event_start *t)
     struct str   batch   = str_fmt(&scratch, "%lld", (long long)t->batch);
     if (t->accumulate > 1)
         batch = str_fmt(&scratch, "%lld x %lld", (long long)t->accumulate, (long long)t->batch);
+    if (t->ranks > 1)
+        batch = str_fmt(&scratch, "%lld over %lld ranks", (long long)t->step_samples,
+                        (long long)t->ranks);
     say_message(p->say, "%.*s parameters, %.*s sample%s, batch %.*s, on %.*s; %.*s planned\n",
                 STR_ARG(text_count(&scratch, (f64)t->parameters)),
                 STR_ARG(text_count(&scratch, (f64)t->train_samples)),

@@ -2,7 +2,6 @@
 #include "job/manifest.h"
 
 enum { SAVE_S = 120 }; /* between the signal and the kill: what a save may take */
-#define LAUNCHER "mpirun --allow-run-as-root"
 
 static const char *const names[] = { "skypilot", "slurm", "kubernetes" };
 _Static_assert(sizeof names / sizeof *names == MANIFEST_COUNT, "a name for each");
@@ -68,11 +67,13 @@ static void add_word(struct textbuf *b, struct str s)
     textbuf_add(b, STR("'"));
 }
 
-/* launch: by mpirun, where the row has several ranks. */
+/* launch: several ranks of one machine are started here. Not by mpirun itself, which ends them one second after SIGTERM
+ * and exits with 1, as if it would end the same way again. */
 static void add_command(struct textbuf *b, const struct manifest *m, bool launch)
 {
-    if (m->row->gpus > 1 && launch) textbuf_fmt(b, LAUNCHER " -n %lld ", (long long)m->row->gpus);
-    textbuf_add(b, STR("frugal train "));
+    if (m->row->gpus > 1 && launch)
+        textbuf_fmt(b, "frugal launch --hosts localhost:%lld ", (long long)m->row->gpus);
+    else textbuf_add(b, STR("frugal train "));
     add_word(b, m->run_file);
     for (i64 i = 0; i < m->setting_count; i++) {
         textbuf_add(b, STR(" "));
@@ -149,8 +150,9 @@ static void add_skypilot(struct textbuf *b, const struct manifest *m, struct are
 static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena *perm)
 {
     struct str name = label(m, perm);
-    textbuf_fmt(b, "#!/bin/bash\n# sbatch FILE; partition, account and time limit are the "
-                   "cluster's: sbatch -p gpu -t 12:00:00 FILE\n");
+    textbuf_fmt(
+        b, "#!/bin/bash\n# sbatch FILE; partition, account, time limit and cores of a rank are the "
+           "cluster's: sbatch -p gpu -t 12:00:00 -c 8 FILE\n");
     textbuf_fmt(b,
                 "#SBATCH --job-name=%.*s\n#SBATCH --output=%.*s.out\n#SBATCH --open-mode=append\n",
                 STR_ARG(name), STR_ARG(name));
@@ -164,6 +166,9 @@ static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena 
         textbuf_fmt(b, "#SBATCH --gpu-bind=none\n");
     textbuf_fmt(b, "#SBATCH --requeue\n#SBATCH --signal=TERM@%d\n", SAVE_S);
     if (m->install.len) textbuf_fmt(b, "%.*s || exit\n", STR_ARG(m->install));
+    textbuf_fmt(b, "# since Slurm 22.05 srun does not take -c from sbatch\n"
+                   "[ -z \"$SLURM_CPUS_PER_TASK\" ] || export "
+                   "SRUN_CPUS_PER_TASK=\"$SLURM_CPUS_PER_TASK\"\n");
     textbuf_fmt(b, "srun --kill-on-bad-exit=1 ");
     add_command(b, m, false);
     textbuf_fmt(
@@ -216,11 +221,10 @@ static void add_block(struct textbuf *b, struct str text, int by)
 
 static void add_kubernetes(struct textbuf *b, const struct manifest *m, struct arena *perm)
 {
-    struct str name = label(m, perm), file = str_cat(perm, name, STR(".yaml")), ranks = STR("");
-    bool       several = m->row->gpus > 1;
-    if (several)
-        ranks = str_fmt(perm, "\"--allow-run-as-root\", \"-n\", \"%lld\", \"frugal\", ",
-                        (long long)m->row->gpus);
+    struct str name = label(m, perm), file = str_cat(perm, name, STR(".yaml"));
+    struct str how = STR("\"train\"");
+    if (m->row->gpus > 1) /* as add_command */
+        how = str_fmt(perm, "\"launch\", \"--hosts\", \"localhost:%lld\"", (long long)m->row->gpus);
     textbuf_fmt(b, "# kubectl apply -f FILE; data on the disk of this machine is to be in the "
                    "image, or on a volume of /runs\n");
     textbuf_fmt(b, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %.*s\ndata:\n  %.*s: |\n",
@@ -243,9 +247,9 @@ static void add_kubernetes(struct textbuf *b, const struct manifest *m, struct a
     textbuf_fmt(b, "      containers:\n      - name: frugal\n        image: ");
     add_quoted(b, m->image);
     textbuf_fmt(b,
-                "\n        workingDir: /runs\n        command: [%s]\n        args: [%.*s\"train\", "
+                "\n        workingDir: /runs\n        command: [\"frugal\"]\n        args: [%.*s, "
                 "\"/runs/%.*s\"",
-                several ? "\"mpirun\"" : "\"frugal\"", STR_ARG(ranks), STR_ARG(file));
+                STR_ARG(how), STR_ARG(file));
     for (i64 i = 0; i < m->setting_count; i++) {
         textbuf_add(b, STR(", "));
         add_quoted(b, m->settings[i]);

@@ -98,6 +98,8 @@ static void on_start(void *context, const struct event_start *e)
     i64            n = MIN(e->metric.len, (i64)sizeof s->metric - 1);
     if (__builtin_mul_overflow(e->batch, MAX(e->accumulate, 1), &s->step_samples))
         s->step_samples = 0; /* no run's: the log may be anybody's */
+    if (e->step_samples > 0)
+        s->step_samples = e->step_samples; /* of all ranks; older logs lack it */
     s->sample_tokens = e->sample_tokens;
     if (n) memcpy(s->metric, e->metric.data, (size_t)n);
     s->metric[n] = 0;

@@ -4,14 +4,11 @@
 #include "base/pool.h"
 #include "train/train_int.h"
 #include <string.h>
-#include <unistd.h>
 
-/* The cores of a machine are shared by the ranks on it, where their launcher has not dealt them out. */
+/* The cores of a machine, and its quota, are shared by the ranks on it. */
 static i32 own_threads(const struct session *s)
 {
-    i32 may = pool_machine_threads(), all = (i32)sysconf(_SC_NPROCESSORS_ONLN);
-    if (!s->ranks || (i64)may * s->ranks->locals <= all) return may;
-    return MAX(1, all / s->ranks->locals);
+    return s->ranks ? ranks_threads(s->ranks, pool_machine_quota()) : pool_machine_threads();
 }
 
 /* train.device auto: the GPU if there is one that answers, else the processor. */

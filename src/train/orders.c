@@ -26,6 +26,8 @@ static void take_signal(struct session *s)
 {
     enum os_signal got = s->os->signal_take(s->os);
     if (got == OS_SIGNAL_NONE) return;
+    /* `frugal launch` passes SIGTERM on as SIGUSR1: cmd_launch.c */
+    if (got == OS_SIGNAL_USR1 && s->os->env(s->os, "FRUGAL_LAUNCHED").len) got = OS_SIGNAL_TERM;
     bool exits = got != OS_SIGNAL_USR1 || str_eq(s->settings->checkpoint.on_usr1, STR("exit"));
     s->asked_to_save |= !exits;
     if (!exits) return;

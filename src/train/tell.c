@@ -78,7 +78,9 @@ void tell_start(struct loop *l)
                              .lr                  = l->limits.rates.lr,
                              .set                 = s->set,
                              .target              = &s->target,
-                             .lr_given            = s->settings->train.lr };
+                             .lr_given            = s->settings->train.lr,
+                             .step_samples        = session_step_samples(s),
+                             .ranks               = s->ranks ? s->ranks->count : 1 };
     if (l->with->peak_flops_s) l->peak_flops_s = l->with->peak_flops_s(e.device, e.precision);
     emit_start(l->with->to, &e);
     if (s->note.len) emit_note(l->with->to, &(struct event_note){ s->note });

@@ -1,5 +1,7 @@
 /* together_notes.c - what several ranks do otherwise than one would expect, for whoever starts them. */
+#include "base/pool.h"
 #include "train/train_int.h"
+#include <unistd.h>
 
 /* Which weights train.shard=all does not shard, and why; empty: there are none. */
 static struct str whole_text(const struct session *s, struct arena *perm)
@@ -26,6 +28,24 @@ static void note(struct session *s, struct str text)
         str_fmt(s->perm, "%.*s%s%.*s", STR_ARG(s->note), s->note.len ? "; " : "", STR_ARG(text));
 }
 
+/* Open MPI binds each rank to one core where there are one or two ranks, and else to a NUMA node. Its launcher is the
+ * process above this one, and is not bound. */
+static void note_bound(struct session *s)
+{
+    struct pool_cores own, launcher;
+    if (!s->os->env(s->os, "OMPI_COMM_WORLD_SIZE").len) return;
+    pool_cores_of(0, &own);
+    pool_cores_of(getppid(), &launcher);
+    i64 ranks = s->ranks ? s->ranks->locals : 1, asked = s->settings->train.threads;
+    i64 bound = s->ranks ? s->ranks->cores_any : pool_cores_count(&own);
+    i64 all   = MIN(pool_cores_count(&launcher), pool_machine_quota());
+    if (bound >= all || (asked && bound >= asked * ranks)) return;
+    note(s, str_fmt(s->perm,
+                    "mpirun binds the ranks of this machine (%lld) to %lld of its %lld cores: "
+                    "mpirun --bind-to none lets them use all",
+                    (long long)ranks, (long long)bound, (long long)all));
+}
+
 void together_notes(struct session *s)
 {
     struct str whole = session_deals(s) ? whole_text(s, s->perm) : STR("");
@@ -41,6 +61,7 @@ void together_notes(struct session *s)
              str_fmt(s->perm,
                      "train.shard_over=machine shards nothing: every machine has one rank, which "
                      "holds a copy"));
+    if (!s->ranks || !s->ranks->shown) note_bound(s);
     if (s->ranks && norms)
         note(s, str_fmt(s->perm,
                         "batch norms use the statistics of each rank's part of a batch (%lld of "

@@ -37,6 +37,25 @@ for l in "${launchers[@]}"; do
   [ "$(sort -u hosts 2>/dev/null | tr '\n' ' ')" = "127.0.0.2 127.0.0.3 " ] || fail "$l: hosts $(cat hosts 2>/dev/null)"
   has out '"ranks":2'
 done
+# A signal saves and ends all, and the exit code says so, whatever the launcher makes of it; nothing is started again.
+for l in "${launchers[@]}"; do
+  export FRUGAL_MPIRUN=$l
+  for signal in INT TERM; do
+    rm -rf kept
+    : >out
+    "$frugal" launch --hosts 127.0.0.2,127.0.0.3 --restarts 9 run.yaml train.steps=1_000_000_000 train.out= train.log_every=1 checkpoint.dir=kept >out 2>&1 &
+    launch=$!
+    for i in $(seq 600); do grep -q '^step ' out && break; sleep 0.1; done
+    kill -$signal $launch
+    wait $launch
+    code=$?
+    [ $code = 4 ] || fail "$l, $signal: exit code $code"
+    step=$(sed -n 's/^stopped by SIGTERM\( at rank 1\)\{0,1\} after step \([0-9]*\)$/\2/p' out)
+    [ -n "$step" ] || fail "$l, $signal: not one sentence"
+    run 0 checkpoints kept
+    has out "^step-0*$step\..* valid"
+  done
+done
 run 2 launch run.yaml
 has err 'expected hosts'
 run 2 launch --hosts a:0 run.yaml
@@ -53,9 +72,41 @@ exit 3
 SH
 chmod +x fake
 export FRUGAL_MPIRUN=$folder/fake
-run 3 launch --hosts a,b:3 --restarts 1 run.yaml train.batch=9
+NCCL_SOCKET_IFNAME=eth7 XDG_CONFIG_HOME=$folder run 3 launch --hosts a,b:3 --restarts 1 run.yaml train.batch=9
 [ "$(wc -l <starts)" = 2 ] || fail "started $(wc -l <starts) times, not 2"
 has starts '^-n 4 -hosts a,b:3 .* train run.yaml train.batch=9$'
+has starts ' -genvlist ([^ ]*,)?NCCL_SOCKET_IFNAME[, ]' # on every host
+has starts ' -genvlist ([^ ]*,)?XDG_CONFIG_HOME[, ]'
+# Open MPI would bind each of two ranks to one core of its machine.
+sed -i 's/^\(\[ .* --version \] && \)exit 0/\1echo "mpirun (Open MPI) 4.1.4" \&\& exit 0/' fake
+run 1 launch --hosts a,b run.yaml
+has starts '^-n 2 --host a,b .*--bind-to none .* train run.yaml$'
+sed -i 's/echo "mpirun (Open MPI) 4.1.4" && //' fake
+# The launcher that ends its ranks at SIGTERM is not sent one, so a save may take its time; a second signal does not wait.
+cat >slow <<SH
+#!/bin/bash
+[ "\$1" = --version ] && exit 0
+asked=0
+trap asked=1 USR1
+trap 'echo killed >"$folder/ended"; exit 1' TERM
+echo "\$FRUGAL_LAUNCHED" >"$folder/started"
+while [ \$asked = 0 ]; do sleep 0.1; done
+for i in \$(seq 20); do sleep 0.1; done
+echo saved >"$folder/ended"
+SH
+chmod +x slow
+for expected in saved killed; do
+  rm -f started ended
+  FRUGAL_MPIRUN=$folder/slow "$frugal" launch --hosts a run.yaml >out 2>err &
+  launch=$!
+  for i in $(seq 200); do [ -s started ] && break; sleep 0.05; done
+  [ "$(cat started)" = 1 ] || fail "ranks do not know what SIGUSR1 means"
+  kill -TERM $launch
+  [ $expected = saved ] || { sleep 0.5; kill -TERM $launch; }
+  wait $launch
+  [ $? = 4 ] || fail "$expected: not exit code 4"
+  [ "$(cat ended)" = $expected ] || fail "$(cat ended), not $expected"
+done
 rm starts
 run 1 launch --hosts a --restarts 9 run.yaml
 [ "$(wc -l <starts)" = 3 ] || fail "started $(wc -l <starts) times, not 3"

@@ -55,6 +55,7 @@ bash -n out || fail "Slurm's script is no shell script"
 has out '^#SBATCH --ntasks=3$'
 has out '^#SBATCH --requeue$'
 has out '^srun .*frugal train '
+has out 'SRUN_CPUS_PER_TASK="\$SLURM_CPUS_PER_TASK"' # or each rank has one core, whatever -c says
 has out 'scontrol requeue'
 
 # A row of several GPUs is started by as many ranks, with what the row shares out.
@@ -79,11 +80,11 @@ has out '^#SBATCH --ntasks=20$'
 has out '^#SBATCH --nodes=3$'
 lacks out 'ntasks-per-node' # 3 x 6 are not 20
 run 0 manifest "my Run.yaml" $to --for skypilot --machine p4d.24xlarge --on-demand --gpus 8 train.shard=state
-has out "^  mpirun --allow-run-as-root -n 8 frugal train 'my Run.yaml' .* train.shard=state "
+has out "^  frugal launch --hosts localhost:8 'my Run.yaml' .* train.shard=state "
 has out '^  command -v mpirun '
 run 0 manifest "my Run.yaml" $to --for kubernetes --machine p4d.24xlarge --on-demand --gpus 8 --image reg/frugal:1
-has out 'command: \["mpirun"\]'
-has out 'args: \["--allow-run-as-root", "-n", "8", "frugal", "train", '
+has out 'command: \["frugal"\]'
+has out 'args: \["launch", "--hosts", "localhost:8", "/runs/'
 has out 'nvidia.com/gpu: "8"'
 run 1 manifest "my Run.yaml" $to --for skypilot --machine p4d.24xlarge --gpus 16 train.batch=16 # on two machines: Slurm alone starts them
 has err 'no row of the plan'

@@ -36,6 +36,7 @@ for launcher in "${launchers[@]}"; do
     $launcher -n $n "$frugal" train run.yaml --json train.out=$name.$n.safetensors >$name.$n.json 2>$name.err ||
       fail "$name -n $n: $(cat $name.err)"
     near one.json $name.$n.json 33
+    grep '"event":"start"' $name.$n.json | grep -q "\"step_samples\":12,\"ranks\":$n" || fail "$name -n $n: other samples in a step"
     [ "$(grep -c '"event":"done"' $name.$n.json)" = 1 ] || fail "$name: not one rank alone speaks"
   done
   same_numbers $name.3.safetensors ${launchers[0]%% *}.3.safetensors || fail "$name: other bits than ${launchers[0]}"
@@ -141,6 +142,17 @@ FRUGAL_ONE_RANK=1 $launcher -n 1 "$frugal" train run.yaml $short train.out=alone
 "$frugal" train run.yaml $short train.out=plain.safetensors >/dev/null 2>&1
 same_numbers alone.safetensors plain.safetensors || fail "one rank has other bits than none"
 
+# Open MPI binds a single rank to one core, and the run says that there are more; not where one is all that it needs, or was not bound.
+if [ $name = mpirun.openmpi ] && [ "$(nproc)" -gt 1 ] && [ "$($launcher --bind-to core -n 1 nproc)" = 1 ]; then
+  cores=$(nproc) one="$launcher --bind-to core -n 1"
+  note="mpirun binds the ranks of this machine (1) to 1 of its $cores cores: mpirun --bind-to none lets them use all"
+  for ranks in "" FRUGAL_ONE_RANK=1; do
+    env $ranks $one "$frugal" train run.yaml train.steps=1 train.threads=0 >bound.out 2>&1 && grep -qF "$note" bound.out || fail "$ranks: bound, and not noted: $(cat bound.out)"
+    env $ranks $one "$frugal" train run.yaml train.steps=1 train.threads=1 >bound.out 2>&1 && ! grep -q 'mpirun binds' bound.out || fail "$ranks: one thread needs one core"
+    env $ranks ${one/core/none} "$frugal" train run.yaml train.steps=1 train.threads=0 >bound.out 2>&1 && ! grep -q 'mpirun binds' bound.out || fail "$ranks: not bound"
+  done
+fi
+
 # A ranker whose table is updated row by row: only the other state is dealt out, and a checkpoint has each in its place.
 ranker="data.kind=synthetic_clicks data.samples=2000 data.buckets=50 model.kind=ranker model.mlp=16 train.tables=adagrad train.shard=state"
 cat >ranker.yaml <<'YAML'
@@ -156,6 +168,7 @@ $launcher -n 2 "$frugal" train run.yaml train.batch=1 >wrong.out 2>&1 && fail "a
 [ "$(grep -c 'no part for each of 2 ranks' wrong.out)" = 1 ] || fail "batch 1: $(cat wrong.out)"
 
 $launcher -n 2 "$frugal" train ranker.yaml $ranker train.shard=all train.steps=1 checkpoint.dir= >wrong.out 2>&1 || fail "a ranker, all: $(cat wrong.out)"
+grep -q ', batch 64 over 2 ranks, on ' wrong.out || fail "not the batch of all ranks: $(cat wrong.out)"
 grep -q 'in tables updated row by row (train.tables=dense shards them)' wrong.out || fail "whole tables are not noted: $(cat wrong.out)"
 
 # One that is killed ends all.

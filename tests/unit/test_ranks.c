@@ -50,6 +50,40 @@ static void *run_one(void *context)
     return NULL;
 }
 
+static struct pool_cores cores_from_to(i64 from, i64 to)
+{
+    struct pool_cores c = { 0 };
+    for (i64 i = from; i < to; i++) c.word[i / 64] |= (u64)1 << i % 64;
+    return c;
+}
+
+/* Of 4 ranks, whose cores these are. */
+static void check_shares(const struct pool_cores *of, const i64 *expected, i64 any)
+{
+    for (i32 i = 0; i < RANKS; i++) {
+        struct ranks r = { .local = i, .locals = RANKS };
+        ranks_share_cores(&r, of);
+        CHECK_EQ(r.cores, expected[i]);
+        CHECK_EQ(r.cores_any, any);
+        CHECK_EQ(ranks_threads(&r, INT64_MAX), MAX(expected[i], 1));
+        CHECK_EQ(ranks_threads(&r, 8), MIN(MAX(expected[i], 1), 2)); /* quota of all */
+        CHECK_EQ(ranks_threads(&r, 2), 1);
+    }
+}
+
+TEST(ranks_of_a_machine_share_what_they_may_use)
+{
+    struct pool_cores all = cores_from_to(0, 64), two = cores_from_to(62, 64);
+    struct pool_cores low = cores_from_to(0, 32), high = cores_from_to(32, 64);
+    struct pool_cores apart[RANKS] = { cores_from_to(0, 16), cores_from_to(16, 32),
+                                       cores_from_to(32, 48), cores_from_to(8190, 8192) };
+    check_shares((struct pool_cores[]){ all, all, all, all }, (i64[]){ 16, 16, 16, 16 }, 64);
+    check_shares((struct pool_cores[]){ two, two, two, two }, (i64[]){ 0, 0, 0, 0 }, 2);
+    check_shares((struct pool_cores[]){ low, high, low, high }, (i64[]){ 16, 16, 16, 16 }, 64);
+    check_shares((struct pool_cores[]){ low, low, all, low }, (i64[]){ 8, 8, 40, 8 }, 64);
+    check_shares(apart, (i64[]){ 16, 16, 16, 2 }, 50);
+}
+
 /* more_gib: memory of all ranks but the last; 0: as the settings have it. */
 static struct run *run_uneven(struct arena *perm, const struct settings *s, i32 count, i32 machines,
                               f64 more_gib)

@@ -50,6 +50,23 @@ TEST(a_log_is_read_as_it_grows)
     series_close(s);
 }
 
+/* The log is rank 0's, whose batch is a part of a step. */
+TEST(the_work_of_a_step_is_that_of_all_ranks)
+{
+    struct sim_os *sim = sim_os_new(perm);
+    struct str start = STR("{\"event\":\"start\",\"batch\":4,\"accumulate\":1,\"sample_tokens\":16,"
+                           "\"step_samples\":13,\"ranks\":3,\"wall_ns\":1700000000000000000}\n");
+    i64        count;
+    sim->os.make_dir(&sim->os, STR("/events/run"), NULL);
+    sim_os_put(sim, STR("/events/run/b.jsonl"), str_cat(perm, start, step_line(perm, 2, 2.5)));
+    struct series *s = series_open(&sim->os, STR("/events/run"));
+    series_update(s);
+    const struct point *p = series_points(s, &count);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(p[0].v[POINT_work], 2 * 13 * 16);
+    series_close(s);
+}
+
 TEST(lines_of_anybody_do_no_harm)
 {
     struct sim_os *sim = sim_os_new(perm);

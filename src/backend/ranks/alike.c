@@ -47,12 +47,16 @@ struct ranks *ranks_alike(struct arena *perm, i32 rank, i32 count, i32 machines)
     struct ranks *r  = NEW(perm, struct ranks, 1);
     u64          *at = NEW(perm, u64, count);
     ASSERT(rank >= 0 && rank < count && count <= RANKS_MAX && count % machines == 0);
+    struct pool_cores all;
+    pool_cores_of(0, &all);
     for (i32 i = 0; i < count; i++) at[i] = (u64)(i / (count / machines));
     *r = (struct ranks){ .table      = &table,
                          .rank       = rank,
                          .count      = count,
                          .locals     = 1,
                          .machines   = count,
+                         .cores      = pool_cores_count(&all),
+                         .cores_any  = pool_cores_count(&all),
                          .machine_of = at,
                          .speaks     = true,
                          .shown      = true };

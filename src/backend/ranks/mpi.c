@@ -266,7 +266,7 @@ static enum status begin(struct mpi *m, struct arena *perm, struct err *err)
     return STATUS_OK;
 }
 
-/* Who is on which machine. */
+/* Who is on which machine, and which of its cores each may use. */
 static enum status meet(struct mpi *m, struct arena *perm, struct err *err)
 {
     struct ranks    *r         = &m->base;
@@ -290,6 +290,14 @@ static enum status meet(struct mpi *m, struct arena *perm, struct err *err)
         r->local += i < r->rank;
         r->locals++;
     }
+    struct arena       scratch = *perm;
+    struct pool_cores *all = NEW(&scratch, struct pool_cores, r->count), *here = all;
+    pool_cores_of(0, &all[r->rank]);
+    st = ranks_gather(r, all, r->count, sizeof *all);
+    if (st) return err_set(err, st, "%s", r->failed.text);
+    for (i32 i = 0; i < r->count; i++)
+        if (peers[i].machine == machine) *here++ = all[i];
+    ranks_share_cores(r, all);
     return STATUS_OK;
 }
 

@@ -210,6 +210,29 @@ enum status ranks_agree(struct ranks *r, enum status st, struct err *err)
     return (enum status)all[who];
 }
 
+/* --- cores --- */
+
+/* A launcher that binds gives each rank cores of its own, or some to several; one that does not gives all to all. */
+void ranks_share_cores(struct ranks *r, const struct pool_cores *of)
+{
+    i64 shared_by[RANKS_MAX + 1] = { 0 };
+    r->cores = r->cores_any = 0;
+    for (i64 core = 0; core < POOL_CORES_MAX; core++) {
+        u64 bit    = (u64)1 << core % 64;
+        i64 word   = core / 64;
+        i32 sharer = 0;
+        for (i32 i = 0; i < r->locals; i++) sharer += (of[i].word[word] & bit) != 0;
+        r->cores_any += sharer > 0;
+        if (of[r->local].word[word] & bit) shared_by[sharer]++;
+    }
+    for (i32 n = 1; n <= r->locals; n++) r->cores += shared_by[n] / n;
+}
+
+i32 ranks_threads(const struct ranks *r, i64 quota)
+{
+    return (i32)MAX(1, MIN(r->cores, quota / r->locals));
+}
+
 /* --- groups --- */
 
 struct ranks *ranks_over(struct ranks *r, i64 over)

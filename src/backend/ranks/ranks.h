@@ -11,6 +11,7 @@
 #ifndef BACKEND_RANKS_RANKS_H
 #define BACKEND_RANKS_RANKS_H
 #include "base/err.h"
+#include "base/pool.h"
 #include "base/types.h"
 #include "ir/collective.h"
 #include "ir/type.h"
@@ -39,6 +40,8 @@ struct ranks {
     i32                       rank, count;
     i32                       local, locals; /* among those on this machine */
     i32                       machines;
+    i64 cores;     /* this rank's share of its machine's: one that n ranks may use counts 1 / n */
+    i64 cores_any; /* of its machine that any rank may use */
     const u64 *
         machine_of; /* by rank: equal where ranks share a machine, as train.shard_over=machine has it */
     struct ranks           *
@@ -57,6 +60,10 @@ struct ranks *ranks_over(struct ranks *r, i64 over); /* r NULL: NULL */
 /* Makes the groups of enum ranks_over by machine, and says which of how many places of its machine this rank has. All
  * ranks call it. USAGE: machines have different numbers of ranks. */
 enum status ranks_by_machine(struct ranks *r, i32 *place, i32 *places, struct err *err);
+/* Sets r->cores and r->cores_any from the affinity masks of the ranks of this machine, of[r->locals]. */
+void ranks_share_cores(struct ranks *r, const struct pool_cores *of);
+/* How many threads this rank computes with, at least 1. quota: cores that the ranks of its machine may keep busy. */
+i32 ranks_threads(const struct ranks *r, i64 quota);
 /* The rank of rank 0's machine that has a place. */
 i32 ranks_holder(const struct ranks *r, i32 place);
 

@@ -125,6 +125,8 @@ struct rank_threads *rank_threads_on(struct arena *perm, i32 count, i32 machines
     ASSERT(count >= 1 && count <= RANKS_MAX && machines >= 1);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
+    struct pool_cores all;
+    pool_cores_of(0, &all);
     t->count      = count;
     t->left       = -1;
     t->machine_of = NEW(perm, u64, count);
@@ -140,6 +142,8 @@ struct rank_threads *rank_threads_on(struct arena *perm, i32 count, i32 machines
                                                      .local      = i,
                                                      .locals     = count,
                                                      .machines   = 1,
+                                                     .cores      = pool_cores_count(&all) / count,
+                                                     .cores_any  = pool_cores_count(&all),
                                                      .machine_of = t->machine_of,
                                                      .speaks     = !i },
                                                    t,

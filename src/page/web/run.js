@@ -50,7 +50,7 @@ function forecastOf(curve, x, steps) {
 function messageOf(l) {
   const at = { note: () => [l.text], finding: () => [l.rule + ": " + l.text, "warn"], verdict: () => [l.text], problem: () => [l.sentence, "warn"],
     open: () => ["run " + l.run + " opened"],
-    start: () => ["started on " + l.device + ": " + short(l.parameters) + " parameters, batch " + count(l.batch) + (l.accumulate > 1 ? " × " + l.accumulate : "") + ", " + l.precision + (l.from_step ? ", from step " + count(l.from_step) : "")],
+    start: () => ["started on " + l.device + ": " + short(l.parameters) + " parameters, batch " + (l.ranks > 1 ? count(l.step_samples) + " over " + l.ranks + " ranks" : count(l.batch) + (l.accumulate > 1 ? " × " + l.accumulate : "")) + ", " + l.precision + (l.from_step ? ", from step " + count(l.from_step) : "")],
     rollback: () => ["rolled back from step " + count(l.step) + " to " + count(l.to_step) + ": " + l.why, "warn"],
     checkpoint: () => ["checkpoint " + l.what + (l.step ? ", step " + count(l.step) : "") + (known(l.bytes) ? ", " + bytes(l.bytes) : "") + (l.text ? ": " + l.text : ""), ["failed", "damaged", "behind", "not uploaded"].includes(l.what) ? "bad" : ""],
     interruption: () => ["interrupted by " + (l.kind === "notice" ? "a notice: the machine is taken away" : "a " + l.kind) + " at step " + count(l.step) + (l.saved_step ? "; saved at step " + count(l.saved_step) : ""), "bad"],
