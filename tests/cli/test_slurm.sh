@@ -63,7 +63,7 @@ awk 'BEGIN { srand(3); for (i = 0; i < 40000; i++) printf "%s", rand() < 0.1 ? "
 cat >run.yaml <<YAML
 data: {kind: text, path: text, context: 16, samples: 400, eval_samples: 50}
 model: {kind: gpt, depth: 1, width: 32, heads: 2}
-train: {batch: 12, steps: ${SLURM_STEPS:-3000}, lr: 0.003, eval_every: 1000, threads: 1, optimiser: adamw, device: cpu, schedule: constant, log_every: 10}
+train: {batch: 12, steps: ${SLURM_STEPS:-30000}, lr: 0.003, eval_every: 1000, threads: 1, optimiser: adamw, device: cpu, schedule: constant, log_every: 10}
 YAML
 export PATH=$(dirname "$frugal"):$PATH
 run 0 manifest run.yaml checkpoint.dir=kept train.out=last.safetensors train.usd_hour=0.0001 --for slurm
@@ -82,7 +82,7 @@ for i in $(seq 6000); do
 done
 [ "$state" = JobState=COMPLETED ] || fail "it ended with $state: $(tail -n 5 run.out; tail -n 5 $d/slurmctld.log)"
 if [ $failed = 0 ] && ! scontrol show job "$id" -o | grep -q 'Restarts=[1-9]'; then
-  echo "skipped: the run was over before Slurm preempted it; SLURM_STEPS=30000 makes it longer"
+  echo "skipped: the run was over before Slurm preempted it; SLURM_STEPS=300000 makes it longer"
   exit 77
 fi
 grep -q 'resumed at step' run.out || fail "it did not resume: $(cat run.out)"
