@@ -166,9 +166,10 @@ static bool is_course(const struct option *o, const struct settings *settings)
 {
     const struct train_config *t     = &settings->train;
     bool                       falls = !str_eq(t->schedule, STR("constant"));
+    bool                       half  = settings->data.pieces > 0;         /* it lies elsewhere */
     bool                       kept  = str_eq(t->keep_best, STR("true")); /* auto changes no step */
     bool judged = kept || t->rollbacks || t->patience || t->forecast > 0 || !isnan(t->target);
-    return o->resume == RESUME_COURSE || (o->resume == RESUME_LENGTH && falls) ||
+    return o->resume == RESUME_COURSE || (o->resume == RESUME_LENGTH && (falls || half)) ||
            (o->resume == RESUME_EVALS && judged);
 }
 

@@ -157,7 +157,7 @@ struct str option_resume_text(const struct option *o)
     static const struct str words[] = {
         [RESUME_FREE]   = STR_INIT("may change"),
         [RESUME_END]    = STR_INIT("may change"),
-        [RESUME_LENGTH] = STR_INIT("may change; not bit-exact with a schedule"),
+        [RESUME_LENGTH] = STR_INIT("may change; not bit-exact with a schedule or data.pieces"),
         [RESUME_EVALS]  = STR_INIT("may change; not bit-exact where evaluations decide"),
         [RESUME_COURSE] = STR_INIT("may change, not bit-exact"),
         [RESUME_EQUAL]  = STR_INIT("must be equal")
