@@ -88,7 +88,8 @@ static bool best_sharding(const struct plan_workload *job, const struct plan_var
         now.sharding        = shardings[i];
         if (!may_share(g, &now)) continue;
         if (!fits(job, &now)) {
-            if (!found && (!best.memory_bytes || now.memory_bytes < best.memory_bytes)) best = now;
+            if (!found && (best.memory_bytes <= 0 || now.memory_bytes < best.memory_bytes))
+                best = now;
             continue;
         }
         if (!timed) copied = estimate_step(r->device, &r->variant->work, r->precision, &shape);

@@ -82,7 +82,7 @@ TEST(a_template_that_is_nearly_a_known_one_is_refused)
         "{{'<|im_begin|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}",
         "{{ system_message }}{{ '<|im_start|>user\\n' + content + '<|im_end|>' }}", /* Yi 1.5 */
         CHATML_MESSAGE "{{ eos_token }}",
-        "{% if x %}{{ bos_token }}{% endif %}" CHATML_MESSAGE,
+        ("{% if x %}{{ bos_token }}{% endif %}" CHATML_MESSAGE), /* clang suspects a comma */
         "{{ message['content'] | trim + '<|eot_id|>' }}", /* Llama 3 without its first token */
     };
     for (i64 i = 0; i < COUNT_OF(nearly); i++) {
