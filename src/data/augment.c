@@ -97,6 +97,7 @@ static enum status words_read(const struct data_config *config, struct augment *
         if (config->augment_count == 1 && str_eq(config->augment[i], STR("none"))) return STATUS_OK;
         enum status st = word_read(config->augment[i], &word, &number, err);
         if (st) return st;
+        ASSERT(word < WORD_COUNT); /* gcc 14 cannot see it */
         if (seen[word])
             return err_set(err, STATUS_USAGE, "data.augment: %s is given twice", words[word].name);
         seen[word] = true;
