@@ -167,6 +167,10 @@ static enum status run_once(struct cli *c, const struct words *w, i32 *code, boo
     return st;
 }
 
+/* Codes above frugal's own are the launcher's: 137 (Open MPI) or 9 (MPICH) where a rank was killed, 205 or 255 where a
+ * machine went away. */
+static bool is_lost(i32 code) { return code == STATUS_WORLD || code > STATUS_INTERRUPTED; }
+
 enum status command_launch(struct cli *c, struct err *err)
 {
     struct words w        = { 0 };
@@ -179,9 +183,9 @@ enum status command_launch(struct cli *c, struct err *err)
     if (!st) st = number_of(c->request, FLAG_restarts, 0, 1000000, &restarts, err);
     for (i64 i = 0; !st; i++) {
         st = run_once(c, &w, &code, &stopped, err);
-        if (st || stopped || code != STATUS_WORLD || i >= restarts) break;
+        if (st || stopped || !is_lost(code) || i >= restarts) break;
         say_message(c->say,
-                    "frugal: the run ended with exit code 3; started again (%lld of %lld)\n",
+                    "frugal: the run ended with exit code %d; started again (%lld of %lld)\n", code,
                     (long long)i + 1, (long long)restarts);
     }
     if (!st && stopped && code != STATUS_USAGE && code != STATUS_WORLD) return STATUS_INTERRUPTED;

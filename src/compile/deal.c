@@ -6,9 +6,10 @@
  * A parameter is gathered where the forward half first reads it, and again where the backward half does: that is what
  * recomputation does with a value that is not kept (recompute.c), and drop_gathered tells it so. A gradient is summed
  * as soon as it is there, in every micro-batch: whole gradients that wait for the last would take the memory which
- * this saves. A parameter that is only read in low precision is cast first, and gathered in half the bytes. To
- * everybody after this pass a parameter is a smaller one, its gradient and optimiser's state with it; all ranks have
- * the same sizes, and what a part has behind the tensor's end is 0 and stays so.
+ * this saves. A parameter that is only read in low precision is cast first, and gathered in half the bytes; one that is
+ * rounded at random is not, because that goes by a number's place in the whole. To everybody after this pass a
+ * parameter is a smaller one, its gradient and optimiser's state with it; all ranks have the same sizes, and what a
+ * part has behind the tensor's end is 0 and stays so.
  *
  * With copies in several machines (shard.c) the ranks are those of one of them. Where a device has a queue for
  * collectives and a step has one micro-batch, the copies' parts are summed at once too, beside the backward pass.
@@ -29,8 +30,9 @@ bool copies_summed_early(const struct pass_input *in)
 
 struct dealer {
     struct graph *g;
-    i32  *whole; /* by value: a dealt parameter's gathered form, -1: not yet; -2: it is not dealt */
-    bool *wide;  /* by value: a dealt parameter that is read otherwise than to be cast */
+    i32 *whole; /* by value: a dealt parameter's gathered form, -1: not yet; -2: it is not dealt */
+    bool *
+        wide; /* by value: a dealt parameter that is read otherwise than to be cast to the nearest */
     struct attrs        at;
     const struct attrs *copies; /* over whom sums are summed further at once; NULL: they are not */
 };
@@ -128,7 +130,8 @@ enum status deal_out(struct graph *g, const struct pass_input *input, struct are
         if (d.whole[i] == -1) shrink(g, i, shard_places(c));
     d.wide = NEW(&scratch, bool, values + 1);
     for (i32 i = 0; i < nodes; i++)
-        for (i32 k = 0; k < from[i].in_count; k++) d.wide[from[i].in[k]] |= from[i].op != OP_CAST;
+        for (i32 k = 0; k < from[i].in_count; k++)
+            d.wide[from[i].in[k]] |= from[i].op != OP_CAST || from[i].at.stochastic;
     g->node_count = 0;
     for (i32 i = 0; i < nodes && !g->err.status; i++) {
         struct node n  = from[i];

@@ -169,17 +169,20 @@ static void add_slurm(struct textbuf *b, const struct manifest *m, struct arena 
     textbuf_fmt(b, "# since Slurm 22.05 srun does not take -c from sbatch\n"
                    "[ -z \"$SLURM_CPUS_PER_TASK\" ] || export "
                    "SRUN_CPUS_PER_TASK=\"$SLURM_CPUS_PER_TASK\"\n");
+    if (m->ranks > 1)
+        textbuf_add(b, STR("# ranks meet by MPI. Where the cluster's default is another: "
+                           "SLURM_MPI_TYPE=pmi2 (MPICH) or pmix (Open MPI) sbatch FILE\n"));
     textbuf_fmt(b, "srun --kill-on-bad-exit=1 ");
     add_command(b, m, false);
-    textbuf_fmt(
-        b,
-        "\ncode=$?\n"
-        "# 3: the system failed, 4: interrupted. Both resume from the newest checkpoint; a "
-        "preempted job Slurm itself queues again.\n"
-        "if { [ $code = 3 ] || [ $code = 4 ]; } && [ \"${SLURM_RESTART_COUNT:-0}\" -lt %d ]; then\n"
-        "  scontrol requeue \"$SLURM_JOB_ID\"\n"
-        "fi\nexit $code\n",
-        MANIFEST_RESTARTS);
+    textbuf_fmt(b,
+                "\ncode=$?\n"
+                "# 3: the system failed, 4: interrupted, 137 (of srun): a rank was killed. All "
+                "resume from the "
+                "newest checkpoint; a preempted job Slurm itself queues again.\n"
+                "if [ $code -ge 3 ] && [ \"${SLURM_RESTART_COUNT:-0}\" -lt %d ]; then\n"
+                "  scontrol requeue \"$SLURM_JOB_ID\"\n"
+                "fi\nexit $code\n",
+                MANIFEST_RESTARTS);
 }
 
 /* --- kubernetes --- */

@@ -2,9 +2,9 @@
  * products of Newton and Schulz are a small part of a step.
  *
  * They cost the same whatever the batch, so a step of few tokens pays dearly for them and a step of
- * many hardly at all. The part is that of FLOPs by the cost rules, not of seconds measured: the same
- * run file then makes the same run on every machine. */
-#include "train/dealt.h"
+ * many hardly at all. The part is that of FLOPs by the cost rules, not of seconds measured, and of the whole step, not
+ * of one rank's part: the same run file then makes the same run on every machine, and on any number of ranks. */
+#include "train/train_int.h"
 
 static const struct {
     const char         *name;
@@ -87,14 +87,10 @@ enum status optimiser_resolve(struct session *s, struct err *err)
                        "train.optimiser=muon needs hidden matrices, and this model "
                        "trains none: use train.optimiser=adamw");
     }
-    f64 update = session_flops(s, PROGRAM_UPDATE);
-    f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
-    if (session_shards(s)) { /* the same on all ranks, whichever matrices and samples are theirs */
-        update = whole / s->config.places;
-        batch *= (f64)s->batch_all / (f64)(s->config.batch * s->ranks->count);
-    }
-    i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, share_max);
-    s->muon_share = muon_share(update, batch, count);
+    f64 batch = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
+    if (s->ranks) batch *= (f64)s->batch_all / (f64)s->config.batch;
+    i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(whole, batch, share_max);
+    s->muon_share = muon_share(whole, batch, count);
     if (asked || s->muon_share <= share_max) {
         s->optimiser_reason =
             str_fmt(s->perm, "Newton-Schulz is %.1f %% of a step's work", 100 * s->muon_share);
@@ -104,8 +100,8 @@ enum status optimiser_resolve(struct session *s, struct err *err)
         str_fmt(s->perm,
                 "muon would be %.1f %% of a step's work, more than %.0f %%; with train.batch=%lld "
                 "it is %.1f %%",
-                100 * s->muon_share, 100 * share_max, (long long)(more * s->config.batch),
-                100 * muon_share(update, batch, more));
+                100 * s->muon_share, 100 * share_max, (long long)(more * session_batch_all(s)),
+                100 * muon_share(whole, batch, more));
     s->config.optimiser = OPTIMISER_ADAMW;
     return STATUS_OK;
 }

@@ -80,6 +80,10 @@ static enum status keep_check(struct session *s, struct err *err)
     if (str_ends(c->out, STR("/"))) st = s->os->make_dir(s->os, c->out, err);
     if (!st && c->out.len)
         st = weights_save_check(s, WEIGHTS_VALUES, train_out_file(s->perm, c->out), err);
+    if (!st && c->gradients.len && session_shards(s) && !session_deals(s))
+        st = err_set(err, STATUS_USAGE,
+                     "train.gradients: with train.shard=state no rank has the whole sums; with "
+                     "train.shard=none or all the gradients are the same, and are written");
     if (!st && c->gradients.len) st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, err);
     return st;
 }

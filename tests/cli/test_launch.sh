@@ -77,6 +77,15 @@ NCCL_SOCKET_IFNAME=eth7 XDG_CONFIG_HOME=$folder run 3 launch --hosts a,b:3 --res
 has starts '^-n 4 -hosts a,b:3 .* train run.yaml train.batch=9$'
 has starts ' -genvlist ([^ ]*,)?NCCL_SOCKET_IFNAME[, ]' # on every host
 has starts ' -genvlist ([^ ]*,)?XDG_CONFIG_HOME[, ]'
+# So is one whose rank was killed or whose machine went away: those codes are the launcher's.
+for lost in 9 137 205 255; do
+  rm starts
+  sed -i "\$ s/.*/exit $lost/" fake
+  run 1 launch --hosts a --restarts 5 run.yaml
+  [ "$(wc -l <starts)" = 3 ] || fail "exit code $lost: started $(wc -l <starts) times, not 3"
+  has err "^frugal: the run ended with exit code $lost; started again \(2 of 5\)$"
+done
+sed -i '$ s/.*/exit 3/' fake
 # Open MPI would bind each of two ranks to one core of its machine.
 sed -i 's/^\(\[ .* --version \] && \)exit 0/\1echo "mpirun (Open MPI) 4.1.4" \&\& exit 0/' fake
 run 1 launch --hosts a,b run.yaml

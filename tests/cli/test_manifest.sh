@@ -57,6 +57,17 @@ has out '^#SBATCH --requeue$'
 has out '^srun .*frugal train '
 has out 'SRUN_CPUS_PER_TASK="\$SLURM_CPUS_PER_TASK"' # or each rank has one core, whatever -c says
 has out 'scontrol requeue'
+# 137: srun's, where a rank was killed
+mkdir fakes
+printf '#!/bin/sh\nexit $CODE\n' >fakes/srun
+printf '#!/bin/sh\necho "$*" >>requeued\n' >fakes/scontrol
+chmod +x fakes/*
+for ended in 0 1 2 3 4 137; do
+  rm -f requeued
+  PATH=$folder/fakes:$PATH CODE=$ended SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1 bash out
+  [ $? = $ended ] || fail "Slurm's script does not end with $ended"
+  [ "$(cat requeued 2>/dev/null)" = "$([ $ended -lt 3 ] || echo requeue 7)" ] || fail "exit code $ended: requeued: $(cat requeued 2>&1)"
+done
 
 # A row of several GPUs is started by as many ranks, with what the row shares out.
 run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --machine p4d.24xlarge --on-demand --gpus 8 train.shard=all train.batch=16

@@ -73,6 +73,16 @@ short="train.schedule=constant train.eval_every=3 train.steps=6"
 $launcher -n 2 "$frugal" train run.yaml $short train.shard=all train.out=whole.all.safetensors --json >short.json 2>short.err ||
   fail "2 ranks, all: $(cat short.err)"
 near short.one.json short.json 8
+
+# The gradients of all ranks; with `state` no rank has them.
+for shard in none all; do
+  $launcher -n 2 "$frugal" train run.yaml $short train.steps=1 train.shard=$shard train.gradients=grads.$shard.safetensors train.out= >/dev/null 2>first.err ||
+    fail "gradients, $shard: $(cat first.err)"
+done
+same_numbers grads.none.safetensors grads.all.safetensors || fail "with train.shard=all other gradients are written"
+$launcher -n 2 "$frugal" train run.yaml $short train.shard=state train.gradients=grads.state.safetensors >wrong.out 2>&1 && fail "gradients, state"
+[ "$(grep -c '^train.gradients: with train.shard=state no rank has the whole sums' wrong.out)" = 1 ] || fail "gradients, state: $(cat wrong.out)"
+
 for ranks in "2 2 all all" "3 2 all state" "1 3 none all"; do
   set -- $ranks
   rm -rf kept

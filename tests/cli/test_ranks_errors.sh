@@ -128,6 +128,11 @@ if command -v cc >/dev/null; then
     echo 'int MPI_Init_thread(int *c, char ***v, int asked, int *given) { (void)c, (void)v, (void)asked; *given = 0; return 0; }'; } >single.c
   cc -shared -fPIC -o single.so single.c || fail "single.c"
   alone 3 "$folder/single.so" 'does not allow threads beside its own calls \(MPI_THREAD_FUNNELED\)'
+  # One that does not know this launcher, as MPICH's does not know srun --mpi=none: each process would be a run of its own.
+  { grep -v -e Init_thread single.c | sed 's/int MPI_Comm_size(void) { return 0; }/int MPI_Comm_size(long c, int *n) { (void)c; *n = 1; return 0; }/'
+    echo 'int MPI_Init_thread(int *c, char ***v, int asked, int *given) { (void)c, (void)v; *given = asked; return 0; }'; } >one.c
+  cc -shared -fPIC -o one.so one.c || fail "one.c"
+  alone 2 "$folder/one.so" '^the launcher has started 2 ranks, and each is alone to .*srun --mpi=pmi2'
 else
   echo "without cc: no MPI without threads was tried"
 fi

@@ -381,6 +381,39 @@ TEST(ranks_are_micro_batches)
     remove_texts(perm, folder);
 }
 
+/* Muon is a third of the work of a step of 7 samples and half of that of 3, by FLOPs: the whole step counts, so ranks
+ * choose what one does, and all the same. */
+TEST(the_optimiser_is_chosen_as_by_one_rank)
+{
+    struct str folder = text_folder(perm, test_seed());
+    for (i64 w = 0; w < 3; w++) {
+        const char     *set[4] = { "train.optimiser=auto", "train.batch=7" };
+        i64             sets   = add_settings(set, 2, shards[w].set, COUNT_OF(shards->set));
+        struct arena    room   = *perm;
+        struct settings s      = settings_with(&room, folder, 2, set, sets);
+        struct run     *one    = run_ranks(&room, &s, 1);
+        compare(one, run_ranks(&room, &s, 2), 2, precisions[1].bound, "auto");
+    }
+    remove_texts(perm, folder);
+}
+
+/* Weights that are rounded at random are rounded as one rank rounds them, whoever holds them. */
+TEST(ranks_round_at_random_as_one_does)
+{
+    struct str folder = text_folder(perm, test_seed());
+    for (i64 w = 0; w < COUNT_OF(shards); w++) {
+        const char     *set[8] = { "train.stochastic_rounding=true", "train.batch=12" };
+        i64             sets   = add_settings(set, 2, precisions[2].set, COUNT_OF(precisions->set));
+        struct arena    room   = *perm;
+        struct settings s;
+        sets            = add_settings(set, sets, shards[w].set, COUNT_OF(shards->set));
+        s               = settings_with(&room, folder, 0, set, sets);
+        struct run *one = run_ranks(&room, &s, 1);
+        compare(one, run_on(&room, &s, 4, machines_of(w, 4)), 4, precisions[2].bound, "at random");
+    }
+    remove_texts(perm, folder);
+}
+
 /* Where a device has a queue beside the first, each matrix is summed as soon as its gradient is there: the same sums,
  * in the same order of ranks, so the same bits. 50 = 2 * 24 + 2: of the last batch one rank has no sample. */
 TEST(sums_that_begin_early_are_the_same)

@@ -241,6 +241,29 @@ static enum status load(struct mpi *m, struct arena *perm, struct err *err)
                    "later, or MPICH 3 or later");
 }
 
+/* How many ranks the nearest launcher has started: another one may have started it, with tasks of its own. */
+static i64 started(struct os *os)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS" };
+    i64                      count   = 0;
+    for (i64 i = 0; !count && i < COUNT_OF(names); i++) count = env_number(os, names[i]);
+    return count;
+}
+
+/* A library that does not understand the launcher takes each process for a run of its own. */
+static enum status check_met(const struct mpi *m, int count, struct err *err)
+{
+    i64 all = started(m->os);
+    if (count > 1 || all <= 1) return STATUS_OK;
+    return err_set(
+        err, STATUS_USAGE,
+        "the launcher has started %lld ranks, and each is alone to %s: start them with "
+        "the mpirun of that library, or with srun --mpi=pmi2 (MPICH) or --mpi=pmix (Open "
+        "MPI); FRUGAL_MPI names another library",
+        (long long)all, m->abi->name);
+}
+
 static enum status begin(struct mpi *m, struct arena *perm, struct err *err)
 {
     int level = 0, rank = 0, count = 0;
@@ -255,6 +278,8 @@ static enum status begin(struct mpi *m, struct arena *perm, struct err *err)
         return err_set(err, STATUS_WORLD, "%s cannot be initialised: code %d", m->abi->name, bad);
     if (count > RANKS_MAX)
         return err_set(err, STATUS_USAGE, "%d ranks are more than %d", count, RANKS_MAX);
+    enum status st = check_met(m, count, err);
+    if (st) return st;
     m->base.rank   = rank;
     m->base.speaks = !rank;
     m->base.count  = count;
