@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "backend/ranks/ranks.h"
 #include "run/lookout.h"
+#include "run/overfit.h"
 #include "run/stop.h"
 #include "train/noise.h"
 #include "train/train.h"
@@ -360,6 +361,7 @@ struct run_state {
     i64               samples;    /* trained */
     f64               loss;       /* of the newest batch */
     struct noise      noise;
+    struct overfit    overfit;
     struct train_eval last_eval;
     i64               eval_step; /* step of the last evaluation; -1: none */
     bool              eval_due;  /* after this step, and not done yet */
