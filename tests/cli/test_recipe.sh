@@ -32,6 +32,11 @@ run 0 train run.yaml train.steps=2 train.lr=0.003
 lacks err lr_not_used
 run 0 train run.yaml --json
 has out '"event":"start".*"optimiser":"adamw","optimiser_reason":"muon would be .*","muon_share":0\.[0-9]+'
+# The run file names what was trained by it: the recipe is a part of its model.
+said=$(sed -n 's/.*"event":"done".*"loss":\([^,]*\),.*/\1/p' out)
+run 0 evaluate run.yaml --json
+has out "\"loss\":$said,"
+run 0 generate run.yaml quick --count 2
 run 0 train run.yaml train.batch=256 train.micro_batch=128 train.noise_scale=true
 has err '^optimiser muon: Newton-Schulz is'
 has out '^noise +scale [0-9,]+ samples \([0-9,]+ tokens\): with 256 a step'
