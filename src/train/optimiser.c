@@ -89,10 +89,10 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     }
     f64 update = session_flops(s, PROGRAM_UPDATE);
     f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
-    if (session_shards(s)) { /* the same on all ranks, whichever matrices and samples are theirs */
-        update = whole / s->config.places;
-        batch *= (f64)s->batch_all / (f64)(s->config.batch * s->ranks->count);
-    }
+    if (session_shards(s)) update = whole / s->config.places;
+    if (s->ranks) /* the same on all ranks, whichever matrices and samples are theirs */
+        batch = session_flops(s, PROGRAM_TRAIN) * (f64)s->batch_all /
+                (f64)(s->config.batch * s->ranks->count);
     i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, share_max);
     s->muon_share = muon_share(update, batch, count);
     if (asked || s->muon_share <= share_max) {
@@ -104,7 +104,7 @@ enum status optimiser_resolve(struct session *s, struct err *err)
         str_fmt(s->perm,
                 "muon would be %.1f %% of a step's work, more than %.0f %%; with train.batch=%lld "
                 "it is %.1f %%",
-                100 * s->muon_share, 100 * share_max, (long long)(more * s->config.batch),
+                100 * s->muon_share, 100 * share_max, (long long)(more * session_batch_all(s)),
                 100 * muon_share(update, batch, more));
     s->config.optimiser = OPTIMISER_ADAMW;
     return STATUS_OK;

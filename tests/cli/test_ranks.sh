@@ -85,6 +85,12 @@ for ranks in "2 2 all all" "3 2 all state" "1 3 none all"; do
   if [ "$1 $3" = "$2 $4" ]; then same_numbers whole.all.safetensors resumed.safetensors || fail "$ranks: resumed with other bits"; fi
 done
 
+# auto decides alike on all ranks: here rank 0 has just too few of the samples for Muon, rank 1 just enough.
+share=$("$frugal" show run.yaml train.optimiser=auto train.batch=1 --json | sed -n 's/.*muon would be \([0-9.]*\) %.*/\1/p')
+odd=$(awk -v share="$share" 'BEGIN { print 2 * int(1.5 * share / (100 - share)) + 1 }')
+$launcher -n 2 "$frugal" train run.yaml train.optimiser=auto train.batch="$odd" train.steps=1 >auto.out 2>auto.err ||
+  fail "auto, $odd samples on 2 ranks: $(cat auto.err)"
+
 # Muon's momentum lies with the rank that updates the matrix: a checkpoint has all of it, and each finds its own again.
 muon="$short model.depth=2 train.optimiser=muon"
 "$frugal" train run.yaml $muon --json >muon.one.json 2>/dev/null || fail "muon, one rank"
