@@ -91,6 +91,11 @@ has err overfitting
 run 0 train letters.yaml checkpoint.dir=letters.ck train.steps=400
 has err '^resumed at step 300'
 lacks err overfitting
+# Its best weights stay, also with a copy to go back to, which has more.
+run 0 train letters.yaml checkpoint.dir=letters.ck train.steps=420 train.rollbacks=1
+has out '^weights .*, those of step'
+run 0 train letters.yaml checkpoint.dir=letters.ck train.steps=440
+has out '^weights .*, those of step'
 # A run that is evaluated at its end alone has nothing to choose from; made longer, it has.
 run 0 train letters.yaml checkpoint.dir=once.ck train.epochs=1 train.eval_every=0
 lacks err 'copy of the weights'
