@@ -58,6 +58,10 @@ static enum status word_read(struct str text, enum word *word, f64 *number, stru
                        : i == WORD_PAD   ? "pad=4"
                                          : "cutout=8");
     }
+    if (str_eq(text, STR("auto")) || str_eq(text, STR("none")))
+        return err_set(err, STATUS_USAGE,
+                       "data.augment: %.*s stands alone; leave it or the others out",
+                       STR_ARG(text));
     return err_set(
         err, STATUS_USAGE,
         "data.augment: %.*s is not one of crop, center, pad=N, flip, cutout=N, mixup=A and none",

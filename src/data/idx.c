@@ -156,7 +156,8 @@ static enum status open_augment(struct dataset *d, const struct data_config *con
     struct idx_state  *state = d->state;
     struct data_config sized = *config;
     struct augment    *a     = &state->augment;
-    if (!config->augment_count || str_eq(config->augment[0], STR("auto"))) return STATUS_OK;
+    bool alone = config->augment_count == 1 && str_eq(config->augment[0], STR("auto"));
+    if (!config->augment_count || alone) return STATUS_OK;
     sized.image_size      = images->dim[1];
     sized.image_normalise = STR("none");
     enum status st        = augment_from(&sized, a, err);

@@ -56,9 +56,9 @@ struct tokens_state {
     i64           width;     /* bytes of a token: 1, 2 or 4 */
     i64           shift_max; /* of training windows, in tokens */
     i64 separator; /* the last token of a document; -1: attention may cross from one to the next */
-    struct arena    own;            /* of best_fit; zeroed: training has windows */
-    struct best_fit pack;           /* pieces by the index of their first token */
-    i64             pieces, places; /* of them in all; that they take */
+    struct arena    own;    /* of best_fit; zeroed: training has windows */
+    struct best_fit pack;   /* pieces by the index of their first token */
+    i64             pieces; /* of them in all */
     bool            told;
     i64             piece; /* tokens of one, in sequences of several; 0: there are none */
 };
@@ -189,7 +189,6 @@ static struct fit_piece *find_pieces(struct tokens_state *state, i64 tokens, str
         if (at > begin) {
             struct fit_piece *p = NEW(to, struct fit_piece, 1);
             *p                  = (struct fit_piece){ begin, at - begin + 1 };
-            state->places += fit_inputs(p);
             state->pieces++;
         }
         begin = ends ? at + 1 : at;
@@ -434,13 +433,15 @@ static bool packing_says(struct dataset *d, char line[LOADER_LINE_MAX])
 {
     struct tokens_state *state = d->state;
     if (!state->own.begin || state->told) return false;
-    i64          sequences = d->count[SPLIT_TRAIN];
-    struct arena lent      = { (u8 *)line, (u8 *)line + LOADER_LINE_MAX, NULL };
-    state->told            = true;
+    i64          sequences = d->count[SPLIT_TRAIN]; /* data.samples may have left some out */
+    i64          pieces = state->pack.first[sequences], places = 0;
+    struct arena lent = { (u8 *)line, (u8 *)line + LOADER_LINE_MAX, NULL };
+    state->told       = true;
+    for (i64 i = 0; i < pieces; i++) places += fit_inputs(&state->pack.pieces[i]);
     str_fmt(&lent,
             "%lld documents or parts of one in %lld sequences; %.2g %% of their places are empty%c",
-            (long long)state->pieces, (long long)sequences,
-            100 - 100 * (f64)state->places / (f64)(sequences * state->context), 0);
+            (long long)pieces, (long long)sequences,
+            MIN(100 - 100 * (f64)places / (f64)(sequences * state->context), 99), 0);
     return true;
 }
 

@@ -289,6 +289,7 @@ enum status model_named(struct os *os, struct arena *perm, struct str command, s
     if (!st) st = config_add_environment(config, os, perm, err);
     for (i64 i = 0; !st && i < override_count; i++)
         st = config_add_override(config, perm, overrides[i], err);
+    if (!st && yaml) st = config_add_recipe(config, perm, err);
     if (!st) config_resolve_out(config, perm);
     if (!st && yaml) st = with_out(config, name, err);
     if (!st && config->settings.train.init.len) st = add_facts(os, perm, config, err);

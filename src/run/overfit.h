@@ -4,7 +4,7 @@
  *     training    3.2  2.4  2.0  1.8  1.6  1.5     mean since the evaluation before
  *
  * Two evaluations in a row worse than the best, the last by more than a hundredth, while the training loss fell by as
- * much: more steps make the model worse. It is reported once. Pure: the loop feeds it; a resumed run begins anew. */
+ * much: more steps make the model worse. It is reported once. Pure: the loop feeds it, and a checkpoint keeps it. */
 #ifndef RUN_OVERFIT_H
 #define RUN_OVERFIT_H
 #include "base/types.h"

@@ -275,6 +275,8 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
     if (!st) st = config_add_recipe(c, perm, err);
     if (!st) st = config_check_needs(c, os, *perm, err);
     if (!st) config_resolve_out(c, perm);
+    const struct option *lr = option_find(STR("train.lr"));
+    c->settings.lr_given    = c->origin[lr - options].kind > ORIGIN_RECIPE;
     if (!st) *out = c;
     return st;
 }

@@ -22,12 +22,13 @@ bool guard_copies(const struct guard *g, const struct persistent *t)
 
 /* Of several ranks each keeps its own copy, and all must decide alike: hence nothing here depends on a machine.
  * A run that is evaluated at its end only has nothing to choose from. */
-bool guard_keeps_best(const struct session *s, i64 steps_max)
+static bool keeps_best(const struct session *s, i64 steps_max)
 {
     const struct train_config *c = &s->settings->train;
     if (!str_eq(c->keep_best, STR("auto"))) return str_eq(c->keep_best, STR("true"));
+    i64  every = c->eval_every ? c->eval_every : session_limits(s).epoch_steps;
     bool dealt = s->ranks && s->config.shard;
-    bool once  = steps_max && c->eval_every >= steps_max;
+    bool once  = steps_max && every >= steps_max;
     return dataset_count(s->data, SPLIT_EVAL) > 0 && !dealt && !once;
 }
 
@@ -117,7 +118,7 @@ enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct
                                      .forecast        = c->forecast,
                                      .rollbacks       = c->rollbacks,
                                      .spike           = spike };
-    *g = (struct guard){ .s = s, .keeps_best = guard_keeps_best(s, steps_max), .lr_factor = 1 };
+    *g = (struct guard){ .s = s, .keeps_best = keeps_best(s, steps_max), .lr_factor = 1 };
     stop_init(&g->stop, &p);
     enum status st = check(s, err);
     if (!st && (c->rollbacks || g->keeps_best)) st = plan_copy(g, err);

@@ -188,6 +188,21 @@ static const struct {
     { "muon", "train.muon_lr", 1e-4, 1, 0.02 },
 };
 
+static bool has_one_rate(const struct lint_facts *f)
+{
+    return str_eq(f->optimiser, STR("muon")) && str_eq(train_of(f)->optimiser, STR("auto"));
+}
+
+static struct str check_lr_not_used(const struct lint_facts *f, struct arena *perm)
+{
+    const struct train_config *t = train_of(f);
+    if (!f->settings->lr_given || !has_one_rate(f)) return fine;
+    return str_fmt(perm,
+                   "train.lr=%g is not used: train.optimiser=auto took muon, and train.muon_lr=%g "
+                   "is then the rate of all parameters. train.optimiser=muon uses both",
+                   t->lr, t->muon_lr);
+}
+
 static struct str check_lr_unusual(const struct lint_facts *f, struct arena *perm)
 {
     const struct train_config *t = train_of(f);
@@ -195,6 +210,7 @@ static struct str check_lr_unusual(const struct lint_facts *f, struct arena *per
         bool lr = str_eq(str_of(rates[i].key), STR("train.lr"));
         f64  v  = lr ? f->lr : t->muon_lr;
         if (!str_eq(f->optimiser, str_of(rates[i].optimiser))) continue;
+        if (lr && has_one_rate(f)) continue;
         if (v >= rates[i].low && v <= rates[i].high) continue;
         return str_fmt(perm,
                        "%s=%g is far %s the usual range of %.*s, %g to %g: %s=%g is a common value",

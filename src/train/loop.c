@@ -103,7 +103,7 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     if (l->evaluations == 1 && eval_explains(&e)) tell_note(l, "%s", eval_explains(&e));
     if (l->s.mistakes && l->s.mistakes->due)
         mistakes_tell(l->s.mistakes, l->with->to, e.step, l->s.scratch);
-    if (overfit_eval(&l->overfit, e.step, e.loss)) tell_overfit(l, e.loss);
+    if (overfit_eval(&l->at.overfit, e.step, e.loss)) tell_overfit(l, e.loss);
     if (stop_warns(&l->guard.stop))
         tell_note(l, "%s. train.forecast=0.95 stops such a run", l->guard.stop.text);
     samples_write(l, false);
@@ -242,7 +242,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     tell_step(l, lr);
     clock_enter(l->clock, PART_other);
     update_budget(l);
-    overfit_step(&l->overfit, l->at.loss);
+    overfit_step(&l->at.overfit, l->at.loss);
     enum stop_action now = stop_step(stop, l->at.step, bill_elapsed_s(l->bill), l->at.loss);
     if (!stop->reason) measure_peak(l); /* these two know what is left until a cap */
     if (!stop->reason) tell_verdict_so_far(l);

@@ -11,7 +11,6 @@
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
 #include "run/bill.h"
-#include "run/overfit.h"
 #include "train/checkpoint_schedule.h"
 #include "train/replay.h"
 #include "train/seldom.h"
@@ -32,7 +31,6 @@ struct loop {
     struct event_metric      metric;
     struct train_scaling     scaling;
     struct guard             guard;
-    struct overfit           overfit;
     struct restore          *restore;
     struct saving            saving;
     struct meter             meter;

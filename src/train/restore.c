@@ -242,7 +242,8 @@ enum status restore_confirm(struct restore *r, struct session *s, struct snapsho
     return STATUS_OK;
 }
 
-/* Tensors and the guard's copy; where none was kept until now, what is here is sound. */
+/* Tensors and the guard's copy; where none was kept until now, what is here is sound, and the best if its evaluation
+ * was. */
 enum status restore_tensors(struct restore *r, struct snapshot *n, struct guard *g, struct err *err)
 {
     struct guard was = *g; /* its numbers are those of the checkpoint already */
@@ -261,6 +262,8 @@ enum status restore_tensors(struct restore *r, struct snapshot *n, struct guard 
     if (kept) {
         g->copy_step = was.copy_step;
         g->copy_eval = was.copy_eval;
+    } else if (r->at.eval_step == r->at.step && stop_improved(&g->stop)) {
+        g->copy_eval = r->at.last_eval;
     }
     if (r->found) r->bytes = ckpt_bytes(&r->loaded.ckpt->manifest);
     r->resumed = r->found;

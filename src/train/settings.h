@@ -115,6 +115,7 @@ struct settings {
     struct str choices;  /* of kernels, from the checkpoint that is resumed; no option */
     struct str optimiser_chosen; /* by train.optimiser=auto, from the same; no option */
     bool       precision_kept;   /* train.precision=auto is what that says; no option */
+    bool       lr_given;         /* train.lr, by more than a recipe; no option */
     f64        hazard_shape; /* that the ledger has found for such machines (run/hazard.h); 0: as most; no option */
 };
 

@@ -68,19 +68,33 @@ enum status snapshot_hand_out(struct snapshot *n, struct session *s, struct err 
     return dealt_carry(s, DEALT_FROM_RANK_0, s->ranks->rank ? NULL : read_range, n, err);
 }
 
+/* Of the copy: all weights, and whatever there is of the optimiser's state. With another train.rollbacks than before it
+ * holds more of that, or less; what it lacks stays as it is now. */
+static bool kept_fits(const struct snapshot *n, const struct ckpt_part *kept,
+                      const struct st_parts *from)
+{
+    bool fits = true;
+    for (i64 i = 0; i < kept->count && fits; i++) {
+        const struct st_whole *theirs = st_parts_find(from, kept->tensors[i].name);
+        bool                   weight = st_parts_find(&n->from[0], kept->tensors[i].name) != NULL;
+        if (theirs || weight) fits = !tensor_fits(&kept->tensors[i], theirs, n->s->scratch, NULL);
+    }
+    return fits;
+}
+
 bool snapshot_put_back_kept(struct snapshot *n, const struct ckpt_loaded *from)
 {
     struct arena    scratch = n->s->scratch;
     struct st_parts joined;
     if (n->part_count < SNAPSHOT_PARTS) return false;
     const struct ckpt_part *kept = &n->parts[SNAPSHOT_PARTS - 1];
-    if (ckpt_joined(from, kept->name, &scratch, &joined, NULL) ||
-        part_fits(kept, &joined, scratch, NULL))
+    if (ckpt_joined(from, kept->name, &scratch, &joined, NULL) || !joined.count ||
+        !kept_fits(n, kept, &joined))
         return false;
     for (i64 i = 0; i < kept->count; i++) {
-        struct str to = kept->tensors[i].bytes;
-        st_whole_read(st_parts_find(&joined, kept->tensors[i].name), 0, to.len,
-                      (u8 *)(uintptr_t)to.data);
+        const struct st_whole *t  = st_parts_find(&joined, kept->tensors[i].name);
+        struct str             to = kept->tensors[i].bytes;
+        if (t) st_whole_read(t, 0, to.len, (u8 *)(uintptr_t)to.data);
     }
     return true;
 }

@@ -21,7 +21,7 @@ void tell_note(struct loop *l, const char *format, ...)
 
 void tell_overfit(struct loop *l, f64 held_out_loss)
 {
-    const struct overfit      *o     = &l->overfit;
+    const struct overfit      *o     = &l->at.overfit;
     const struct train_config *t     = &l->s.settings->train;
     struct str                 model = l->s.settings->model.kind;
     const char                *drops = str_eq(model, STR("layers"))   ? ", a dropout layer"

@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "backend/ranks/ranks.h"
 #include "run/lookout.h"
+#include "run/overfit.h"
 #include "run/stop.h"
 #include "train/noise.h"
 #include "train/train.h"
@@ -360,6 +361,7 @@ struct run_state {
     i64               samples;    /* trained */
     f64               loss;       /* of the newest batch */
     struct noise      noise;
+    struct overfit    overfit;
     struct train_eval last_eval;
     i64               eval_step; /* step of the last evaluation; -1: none */
     bool              eval_due;  /* after this step, and not done yet */
@@ -378,7 +380,6 @@ struct guard {
     bool              restored;       /* at the end, the copy took the place of the last weights */
     struct checkpoint_writer *writer; /* that may be reading the copy; NULL: none */
 };
-bool guard_keeps_best(const struct session *s, i64 steps_max);
 bool guard_copies(const struct guard *g, const struct persistent *t); /* is it part of the copy? */
 enum status      guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err);
 void             guard_start(struct guard *g, i64 step); /* these weights are sound */
@@ -389,8 +390,7 @@ void             guard_roll_back(struct guard *g); /* to the copy, at half the r
 bool guard_restore_best(struct guard *g, i64 step, enum status st);
 void guard_result(const struct guard *g, i64 step, struct train_result *r); /* r->seconds is set */
 
-/* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing or a score is
- * NaN. Sorts. */
+/* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing or a score is NaN. Sorts. */
 struct scored {
     f32  score;
     bool positive;

@@ -213,7 +213,7 @@ if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
   says 3 'small/w will take [0-9.,]+ MB, and its disk has [0-9.,]+ MB free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' train.out=small/w
   before "a small disk"
-  says 3 '^checkpoint.dir=small/kept: a checkpoint takes 1.16 MB, and its disk has .* MB free' train run.yaml \
+  says 3 '^checkpoint.dir=small/kept: a checkpoint takes 0.871 MB, and its disk has .* MB free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' checkpoint.dir=small/kept
   before "a small disk for checkpoints"
   rm -rf small/kept

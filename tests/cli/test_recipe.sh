@@ -22,8 +22,21 @@ has out '^  train.seed +7 +command line$'
 has out '^  train.optimiser +adamw: muon would be [0-9.]+ % of a step'"'"'s work, more than 40 %; with train.batch=[0-9]+ it is [0-9.]+ %$'
 run 0 show run.yaml train.batch=128 --json
 has out '"event":"choice","key":"train.optimiser","value":"muon","reason":"Newton-Schulz is [0-9.]+ % of a step'"'"'s work"'
+
+# Where auto takes Muon it has one rate; another that was given is not passed over in silence.
+run 0 train run.yaml train.batch=128 train.steps=2 train.lr=0.003
+has err '^warning: train.lr=0.003 is not used: train.optimiser=auto took muon, and train.muon_lr=0.02 is then the rate of all parameters. train.optimiser=muon uses both \[lr_not_used\]$'
+run 0 train run.yaml train.batch=128 train.steps=2
+lacks err lr_not_used
+run 0 train run.yaml train.steps=2 train.lr=0.003
+lacks err lr_not_used
 run 0 train run.yaml --json
 has out '"event":"start".*"optimiser":"adamw","optimiser_reason":"muon would be .*","muon_share":0\.[0-9]+'
+# The run file names what was trained by it: the recipe is a part of its model.
+said=$(sed -n 's/.*"event":"done".*"loss":\([^,]*\),.*/\1/p' out)
+run 0 evaluate run.yaml --json
+has out "\"loss\":$said,"
+run 0 generate run.yaml quick --count 2
 run 0 train run.yaml train.batch=256 train.micro_batch=128 train.noise_scale=true
 has err '^optimiser muon: Newton-Schulz is'
 has out '^noise +scale [0-9,]+ samples \([0-9,]+ tokens\): with 256 a step'

@@ -85,6 +85,22 @@ has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+
 [ "$(grep -c overfitting err)" = 1 ] || fail 'overfitting is said more than once'
 # What is written is what the best evaluation judged, unless the last weights are asked for.
 has out '^weights .*, those of step [0-9]+'
+# Resumed and longer, the run has said it already.
+run 0 train letters.yaml checkpoint.dir=letters.ck
+has err overfitting
+run 0 train letters.yaml checkpoint.dir=letters.ck train.steps=400
+has err '^resumed at step 300'
+lacks err overfitting
+# Its best weights stay, also with a copy to go back to, which has more.
+run 0 train letters.yaml checkpoint.dir=letters.ck train.steps=420 train.rollbacks=1
+has out '^weights .*, those of step'
+run 0 train letters.yaml checkpoint.dir=letters.ck train.steps=440
+has out '^weights .*, those of step'
+# A run that is evaluated at its end alone has nothing to choose from; made longer, it has.
+run 0 train letters.yaml checkpoint.dir=once.ck train.epochs=1 train.eval_every=0
+lacks err 'copy of the weights'
+run 0 train letters.yaml checkpoint.dir=once.ck train.epochs=2 train.eval_every=0 train.lr=0.3
+has out '^weights .*, those of step 3$'
 run 0 train letters.yaml train.keep_best=false
 has err 'What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3'
 lacks out 'those of step'

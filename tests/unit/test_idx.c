@@ -256,6 +256,8 @@ TEST(idx_refuses_what_it_cannot_augment)
     CHECK(strstr(open_fails(perm, c).text, "data.kind=idx has pad=N, flip and cutout=N only"));
     c.augment[0] = STR("mixup=0.2");
     CHECK(strstr(open_fails(perm, c).text, "data.kind=idx has pad=N, flip and cutout=N only"));
+    c = augmented(perm, 2, (const char *[]){ "auto", "flip" });
+    CHECK(strstr(open_fails(perm, c).text, "data.augment: auto stands alone"));
     struct data_config wide = ten(perm);
     wide.augment[0]         = STR("flip");
     wide.augment_count      = 1;

@@ -278,7 +278,7 @@ TEST(mistakes_are_told)
         { { "pad=1.5", "flip" }, "data.augment: pad=1.5; expected pad with pixels" },
         { { "center=1", "flip" }, "data.augment: center=1; expected center with no number" },
         { { "mixup=nan", "flip" }, "data.augment: mixup=nan; expected" },
-        { { "none", "flip" }, "none is not one of crop, center, pad=N" },
+        { { "none", "flip" }, "data.augment: none stands alone; leave it or the others out" },
         { { "rotate", "flip" }, "data.augment: rotate is not one of crop" },
         { { "pad=24", "flip" }, "images of 24 pixels cannot be shifted by 24" },
         { { "cutout=48", "flip" }, "data.augment: cutout=48 blanks images of 24 pixels" }

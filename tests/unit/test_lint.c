@@ -96,6 +96,14 @@ static void schedule_without_end(struct lint_facts *f, bool near)
 
 static void lr_unusual(struct lint_facts *f, bool near) { f->lr = near ? 0.1 : 0.2; }
 
+static void lr_not_used(struct lint_facts *f, bool near)
+{
+    settings.lr_given        = true;
+    settings.train.muon_lr   = 0.02;
+    settings.train.optimiser = STR("auto");
+    f->optimiser             = near ? STR("adamw") : STR("muon");
+}
+
 static void decay_in_adam(struct lint_facts *f, bool near)
 {
     f->optimiser = STR("adam");

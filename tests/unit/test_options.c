@@ -143,6 +143,7 @@ TEST(rows_are_written_as_the_help_needs_them)
         CHECK(o->more.len == 0 || o->more.data[o->more.len - 1] == '.');
         CHECK_EQ(interval_parse(o->allowed, &range), option_is_number(o));
         CHECK(option_expects(o, perm).len > 0);
+        CHECK(str_find(o->needs, ',') < 0); /* groups are joined by " and " alone */
     }
 }
 

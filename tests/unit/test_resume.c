@@ -391,6 +391,7 @@ TEST(evaluations_come_back)
     u8               *bytes   = NEW(perm, u8, state_bytes());
     struct err        err;
     r.last_eval   = e;
+    r.overfit     = (struct overfit){ 1.5, 3, 2.5, 2, 40, 1, 1.25, true };
     g.stop.stride = 1;
     state_describe(tensors, bytes);
     state_collect(&r, &g, bytes);
@@ -402,6 +403,8 @@ TEST(evaluations_come_back)
     got->metrics[0].name = e.metrics[0].name; /* then all bytes must be the same */
     got->metrics[1].name = e.metrics[1].name;
     CHECK_EQ(memcmp(got, &e, sizeof e), 0);
+    CHECK_EQ(memcmp(&r.overfit, &back.overfit, offsetof(struct overfit, reported)), 0);
+    CHECK(back.overfit.reported);
     CHECK_EQ(memcmp(&g, &guard_back, sizeof g), 0);
 }
 

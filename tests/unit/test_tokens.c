@@ -345,6 +345,11 @@ TEST(documents_that_fit_are_not_cut)
     CHECK(dataset_says(d, line) && strstr(line, "% of their places are empty"));
     CHECK(!dataset_says(d, line));
     dataset_close(d);
+    c.samples = 2; /* of these it is said, not of all */
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK(dataset_says(d, line) && strstr(line, " in 2 sequences; "));
+    CHECK(strtod(strstr(line, "; ") + 2, NULL) >= 0);
+    dataset_close(d);
     c.documents = STR("cross");
     CHECK_STR(open_fails(perm, c).text,
               "data.windows=best_fit packs whole documents: set data.documents=separate");
