@@ -26,12 +26,20 @@ static const f64 pi = 3.14159265358979323846;
     }
 
 static const struct hf_key llama_keys[] = {
-    KEYS_OF_ALL, { "attention_bias", HF_READ, NULL }, { "mlp_bias", HF_READ, NULL }, KEYS_END
+    KEYS_OF_ALL,
+    { "attention_bias", HF_READ, NULL },
+    { "mlp_bias", HF_READ, NULL },
+    { "is_llama_config", HF_IGNORED, NULL }, /* SmolLM has it of nanotron, as the next */
+    { "rope_interleaved", HF_ONLY, "false" },
+    { "max_sequence_length", HF_IGNORED, NULL }, /* of the first Llama: max_position_embeddings */
+    KEYS_END
 };
 static const struct hf_key mistral_keys[] = { KEYS_OF_ALL, KEYS_OF_WINDOWS, KEYS_END };
-static const struct hf_key qwen2_keys[]   = { KEYS_OF_ALL, KEYS_OF_WINDOWS, KEYS_END };
-static const struct hf_key qwen3_keys[]   = {
-      KEYS_OF_ALL, KEYS_OF_WINDOWS, { "attention_bias", HF_READ, NULL }, KEYS_END
+static const struct hf_key qwen2_keys[]   = {
+      KEYS_OF_ALL, KEYS_OF_WINDOWS, { "use_mrope", HF_ONLY, "false" }, KEYS_END
+};
+static const struct hf_key qwen3_keys[] = {
+    KEYS_OF_ALL, KEYS_OF_WINDOWS, { "attention_bias", HF_READ, NULL }, KEYS_END
 };
 
 #define BLOCK "model.layers.%."

@@ -126,6 +126,25 @@ TEST(hf_configs_are_refused_by_name)
         "gelu_new");
 }
 
+/* Keys of config.json on the hub, of SmolLM, Qwen2.5, distilgpt2, gpt2-medium and of what older and other programs
+ * saved: those that say nothing about the computation, or nothing as long as they are off. */
+TEST(hf_reads_what_others_say_besides)
+{
+    read_config(perm, LLAMA ",\"is_llama_config\":true,\"rope_interleaved\":false,"
+                            "\"transformers.js_config\":{\"dtype\":\"q4\"}}");
+    read_config(perm, LLAMA ",\"unsloth_fixed\":true,\"unsloth_version\":\"2025.1\","
+                            "\"_attn_implementation_autoset\":true,\"pruned_heads\":{},"
+                            "\"is_encoder_decoder\":false,\"max_length\":20,\"top_p\":1.0}");
+    read_config(perm, "{\"model_type\":\"qwen2\",\"hidden_size\":24,\"intermediate_size\":44,"
+                      "\"num_attention_heads\":6,\"num_hidden_layers\":2,\"vocab_size\":151,"
+                      "\"use_mrope\":false}");
+    read_config(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"_num_labels\":1,"
+                      "\"gradient_checkpointing\":false,\"n_special\":0,"
+                      "\"predict_special_tokens\":true,\"output_past\":true}");
+    HAS(refused(perm, LLAMA ",\"rope_interleaved\":true}"), "only as false");
+    HAS(refused(perm, LLAMA ",\"pruned_heads\":{\"0\":[1]}}"), "only as {}");
+}
+
 struct collected {
     f32 *to;
     i64  next;
