@@ -66,6 +66,7 @@ FAMILIES = {
     "mistral": of_transformers(T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=None)),
     "mistral window": of_transformers(T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=5)),
     "qwen2": of_transformers(T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL)),
+    "qwen2 window": of_transformers(T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL, use_sliding_window=True, sliding_window=5, max_window_layers=0)),
     "qwen3": qwen3,
 }
 

@@ -126,6 +126,33 @@ TEST(hf_configs_are_refused_by_name)
         "gelu_new");
 }
 
+#define QWEN2                                                                                      \
+    "{\"model_type\":\"qwen2\",\"hidden_size\":24,\"intermediate_size\":44,"                       \
+    "\"num_attention_heads\":6,\"num_hidden_layers\":2,\"vocab_size\":151"
+#define WINDOW ",\"use_sliding_window\":true,\"sliding_window\":5"
+
+/* All blocks have the window, or none; as some have it and others not, the model is refused. */
+TEST(hf_reads_which_blocks_have_a_window)
+{
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"max_window_layers\":0}").window, 5);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"max_window_layers\":2}").window, 0);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW "}").window, 0); /* 28 blocks without */
+    CHECK_EQ(read_config(perm, QWEN2 ",\"sliding_window\":5,\"max_window_layers\":0}").window, 0);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"layer_types\":[\"sliding_attention\","
+                                            "\"sliding_attention\"]}")
+                 .window,
+             5);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"max_window_layers\":0,\"layer_types\":["
+                                            "\"full_attention\",\"full_attention\"]}")
+                 .window,
+             0);
+    HAS(refused(perm, QWEN2 WINDOW ",\"max_window_layers\":1}"),
+        "\"max_window_layers\" gives a window to some blocks");
+    HAS(refused(perm, QWEN2 WINDOW ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]}"),
+        "\"layer_types\" gives a window to some blocks");
+    HAS(refused(perm, QWEN2 ",\"layer_types\":[\"linear_attention\"]}"), "kind of attention");
+}
+
 /* Keys of config.json on the hub, of SmolLM, Qwen2.5, distilgpt2, gpt2-medium and of what older and other programs
  * saved: those that say nothing about the computation, or nothing as long as they are off. */
 TEST(hf_reads_what_others_say_besides)
@@ -135,9 +162,7 @@ TEST(hf_reads_what_others_say_besides)
     read_config(perm, LLAMA ",\"unsloth_fixed\":true,\"unsloth_version\":\"2025.1\","
                             "\"_attn_implementation_autoset\":true,\"pruned_heads\":{},"
                             "\"is_encoder_decoder\":false,\"max_length\":20,\"top_p\":1.0}");
-    read_config(perm, "{\"model_type\":\"qwen2\",\"hidden_size\":24,\"intermediate_size\":44,"
-                      "\"num_attention_heads\":6,\"num_hidden_layers\":2,\"vocab_size\":151,"
-                      "\"use_mrope\":false}");
+    read_config(perm, QWEN2 ",\"use_mrope\":false}");
     read_config(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"_num_labels\":1,"
                       "\"gradient_checkpointing\":false,\"n_special\":0,"
                       "\"predict_special_tokens\":true,\"output_past\":true}");
