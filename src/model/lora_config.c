@@ -3,21 +3,38 @@
 #include "model/lora.h"
 #include <math.h>
 
-/* What changes nothing of the arithmetic: how the adapters were first filled, and where PEFT shall look for things.
- * Every other key must be what it is where nobody asked for anything: null, false, or empty. */
-static const char *const ignored[] = {
-    "auto_mapping",      "base_model_class",  "fan_in_fan_out",
-    "inference_mode",    "init_lora_weights", "loftq_config",
-    "megatron_core",     "parent_library",    "peft_version",
-    "qalora_group_size", "revision",          "runtime_config",
-    "task_type",         "eva_config",        "corda_config",
-    "arrow_config",      "lora_ga_config",    NULL,
-};
-static const char *const known[] = { "peft_type",  "r",
-                                     "lora_alpha", "lora_dropout",
-                                     "bias",       "target_modules",
-                                     "use_rslora", "base_model_name_or_path",
-                                     NULL };
+/* What changes nothing of the arithmetic: settings of how the adapters were first filled, and where PEFT shall look
+ * for things. Every other key must be what it is where nobody asked for anything: null, false, or empty. */
+static const char *const ignored[] = { "arrow_config",
+                                       "auto_mapping",
+                                       "base_model_class",
+                                       "corda_config",
+                                       "eva_config",
+                                       "fan_in_fan_out",
+                                       "inference_mode",
+                                       "loftq_config",
+                                       "lora_ga_config",
+                                       "megatron_core",
+                                       "parent_library",
+                                       "peft_version",
+                                       "qalora_group_size",
+                                       "revision",
+                                       "runtime_config",
+                                       "task_type",
+                                       NULL };
+static const char *const known[]   = { "base_model_name_or_path",
+                                       "bias",
+                                       "init_lora_weights",
+                                       "lora_alpha",
+                                       "lora_dropout",
+                                       "peft_type",
+                                       "r",
+                                       "target_modules",
+                                       "use_rslora",
+                                       NULL };
+/* Of init_lora_weights; others (pissa, olora, corda, loftq) take something from the model's own matrices, and their
+ * adapters mean nothing beside those of its folder. */
+static const char *const plain_inits[] = { "true", "false", "gaussian", "eva", "orthogonal", NULL };
 
 static bool is_one_of(struct str key, const char *const *list)
 {
@@ -64,6 +81,11 @@ enum status lora_config_read(struct str path, struct str text, struct arena *per
         hf_refuse(&r, "peft_type", "is supported only as LORA");
     if (!str_eq(hf_word(&r, "bias", "none"), STR("none")))
         hf_refuse(&r, "bias", "is supported only as none");
+    const struct json *init = json_get(root, STR("init_lora_weights"));
+    if (init && init->kind != JSON_NULL && !is_one_of(init->text, plain_inits))
+        hf_refuse(&r, "init_lora_weights",
+                  "is supported only as true, false, gaussian, eva and orthogonal: others change "
+                  "the model's own weights");
     for (const struct json *v = root->first; v && !r.status; v = v->next)
         if (!is_one_of(v->key, ignored) && !is_one_of(v->key, known) && !is_nothing(v))
             return err_set(err, STATUS_USAGE, "%.*s: the key \"%.*s\" is not supported",
