@@ -518,6 +518,9 @@ static enum status open_one(struct os *os, struct str path, struct arena *perm, 
     return st;
 }
 
+/* What older models of Hugging Face's came with, and other libraries read. */
+static const char *const others[] = { "tokenizer.model", "spiece.model", "vocab.txt" };
+
 enum status bpe_open(struct os *os, struct str path, struct arena *perm, struct bpe **out,
                      struct err *err)
 {
@@ -544,6 +547,16 @@ enum status bpe_open(struct os *os, struct str path, struct arena *perm, struct 
                         perm, out, err);
     }
     if (file.len && str_ends(file, STR(".json"))) return open_one(os, path, perm, out, err);
+    for (i64 i = 0; i < COUNT_OF(others); i++) {
+        struct str other = str_fmt(perm, "%.*s/%s", STR_ARG(folder), others[i]);
+        if (os_is_file(os, other))
+            return err_set(
+                err, STATUS_USAGE,
+                "%.*s has its tokenizer in %s and lacks tokenizer.json; write it: python "
+                "-c \"import transformers as t; p='%.*s'; "
+                "t.AutoTokenizer.from_pretrained(p).save_pretrained(p)\"",
+                STR_ARG(folder), others[i], STR_ARG(folder));
+    }
     return err_set(err, STATUS_USAGE,
                    "%.*s: neither tokenizer.json, nor vocab.json and merges.txt, nor encoder.json "
                    "and vocab.bpe",

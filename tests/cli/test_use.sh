@@ -199,6 +199,9 @@ run 0 train tuned.yaml
 grep -E '^loss ' out >trained
 run 0 evaluate tuned
 grep '^loss ' out | cmp -s - trained || fail "adapters in a folder evaluate to something else"
+mv adapters/adapter_model.safetensors adapters/adapter_model.bin
+run 2 evaluate adapters data.path=letters.txt data.context=16
+has err '^adapters has its adapters in adapter_model.bin, a pickle, .* convert it: python'
 run 2 train tuned.yaml train.out=made/
 has err '^train.out=made/: made is the folder that the model began with'
 run 2 train shapes.yaml train.out=layers/
