@@ -2,6 +2,7 @@
  * model (docs/formats/weights.md); a run of the ledger knows where its weights are; a checkpoint knows its run. */
 #include "infer/model_named.h"
 #include "base/json.h"
+#include "data/data.h"
 #include "run/ledger.h"
 #include "store/checkpoint.h"
 #include "train/options.h"
@@ -142,6 +143,20 @@ static enum status not_found(struct os *os, struct str name, bool ledger,
                    "%.*s is neither a file, a folder nor a run; see `frugal runs`", STR_ARG(name));
 }
 
+/* This machine's, not that of the run; *out NULL: there is none. */
+static enum status open_ledger(struct os *os, struct arena *perm, struct ledger **out,
+                               struct arena **read, struct err *err)
+{
+    struct config *here = config_new(perm);
+    enum status    st   = config_add_environment(here, os, perm, err);
+    struct str     path = ledger_path(os, here->settings.run.ledger, perm);
+    *out                = NULL;
+    if (st || !path.len) return st;
+    *read  = NEW(perm, struct arena, 1);
+    **read = arena_open((i64)LEDGER_GIB << 30);
+    return ledger_open(os, path, *read, out, err);
+}
+
 /* The newest run of the ledger whose id begins so, or of that name; "last": the newest of all. *out NULL: there is
  * none; *other: the newest that is not one of training, or NULL. *ledger false: there is not even a ledger. */
 static enum status find_run(struct os *os, struct arena *perm, struct str name,
@@ -149,24 +164,45 @@ static enum status find_run(struct os *os, struct arena *perm, struct str name,
                             struct err *err)
 {
     struct ledger  *l;
+    struct arena   *read;
     struct run_row *rows  = NULL;
     i64             count = 0;
-    struct config  *here = config_new(perm); /* the ledger is this machine's, not that of the run */
-    enum status     st   = config_add_environment(here, os, perm, err);
-    struct str      path = ledger_path(os, here->settings.run.ledger, perm);
-    struct arena   *read = NEW(perm, struct arena, 1);
+    enum status     st    = open_ledger(os, perm, &l, &read, err);
     *out = *other = NULL;
-    *ledger       = path.len > 0;
-    if (st || !*ledger) return st;
-    *read = arena_open((i64)LEDGER_GIB << 30);
-    st    = ledger_open(os, path, read, &l, err);
-    if (st) return st;
+    *ledger       = l != NULL;
+    if (st || !l) return st;
     st = ledger_read(l, LEDGER_TABLE_run, NULL, STR(""), read, &rows, &count, err);
     for (i64 i = 0; !st && i < count; i++) {
         bool is = str_eq(name, STR("last")) || str_eq(rows[i].name, name) ||
                   (name.len >= 4 && str_starts(rows[i].id, name));
         if (is) *(str_eq(rows[i].kind, STR("train")) ? out : other) = &rows[i];
     }
+    ledger_close(l);
+    return st;
+}
+
+/* Two runs of one name write one file: has another run written the weights that are there now? */
+static enum status check_writer(struct os *os, struct arena *perm, const struct run_row *run,
+                                struct str file, struct err *err)
+{
+    struct ledger      *l;
+    struct arena       *read;
+    struct segment_row *rows  = NULL;
+    struct str          mark  = { 0 };
+    i64                 count = 0;
+    bool                own   = false;
+    if (!os_is_file(os, file) || fingerprint_files(os, &file, 1, perm, &mark, NULL))
+        return STATUS_OK;
+    enum status st = open_ledger(os, perm, &l, &read, err);
+    if (st || !l) return st;
+    st = ledger_read(l, LEDGER_TABLE_segment, "weights", mark, read, &rows, &count, err);
+    for (i64 i = 0; !st && i < count; i++) own |= str_eq(rows[i].run, run->id);
+    if (!st && count && !own)
+        st = err_set(err, STATUS_USAGE,
+                     "%.*s has the weights of run %.*s, not those of run %.*s; give the file "
+                     "itself, or a checkpoint",
+                     STR_ARG(file), (int)MIN(rows[0].run.len, 8), rows[0].run.data,
+                     (int)MIN(run->id.len, 8), run->id.data);
     ledger_close(l);
     return st;
 }
@@ -195,7 +231,7 @@ static enum status of_run(struct os *os, struct arena *perm, struct str name, st
             "run %.*s wrote its weights to %.*s, which is not there; start frugal in the folder "
             "where it was trained",
             STR_ARG(found->name), STR_ARG(config->settings.train.out));
-    return st;
+    return st ? st : check_writer(os, perm, found, config->settings.train.init, err);
 }
 
 /* A checkpoint knows the settings that must not change when it is resumed, and its run; the ledger, if it has that run,

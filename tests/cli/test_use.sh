@@ -193,6 +193,14 @@ run 0 evaluate plain
 mv out plain.out
 run 0 evaluate last
 [ "$(grep '^loss ' out)" = "$(grep '^loss ' plain.out)" ] || fail "the run of a folder evaluates to something else"
+# Two runs of one name write one file, which is the second's then.
+run 0 train letters.yaml train.steps=5 run.name=twice
+run 0 runs
+first=$(awk '$4 == "twice" { print $1 }' out)
+run 0 train letters.yaml train.steps=6 run.name=twice
+run 2 evaluate "$first"
+has err "^twice.safetensors has the weights of run [0-9a-f]{8}, not those of run $first; give the file itself, or a checkpoint$"
+run 0 evaluate twice
 printf 'data: {kind: text, path: letters.txt, context: 16}\nmodel: {kind: hf, path: made}\ntrain: {steps: 5, lora: {rank: 2}, out: adapters/}\n' >tuned.yaml
 run 0 train tuned.yaml
 [ "$(ls adapters | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || fail "no folder of adapters: $(ls adapters)"
