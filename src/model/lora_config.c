@@ -102,24 +102,44 @@ enum status lora_config_read(struct str path, struct str text, struct arena *per
     return r.status;
 }
 
+static const char *const matrices[] = { "h.0.attn.qkv.weight", "h.0.attn.proj.weight",
+                                        "h.0.mlp.up.weight", "h.0.mlp.down.weight" };
+
+/* The last `words` words of model.layers.0.self_attn.q_proj.weight before "weight". */
+static struct str last_words(struct str tensor, i32 words)
+{
+    struct str module = str_sub(tensor, 0, tensor.len - STR(".weight").len);
+    i64        at     = module.len;
+    while (at > 0 && words > 0) words -= module.data[--at] == '.';
+    return words ? module : str_sub(module, at + 1, module.len);
+}
+
+/* "q_proj"; "mlp.c_proj" in a GPT-2, whose attention has a c_proj, too. */
+static struct str target_of(const struct model_config *names, struct str tensor,
+                            struct arena scratch)
+{
+    struct str word = last_words(tensor, 1);
+    i64        same = 0;
+    for (i64 i = 0; i < COUNT_OF(matrices); i++) {
+        struct hf_source m;
+        if (!hf_source(names, str_of(matrices[i]), shape_2(2, 1), &scratch, &m)) continue;
+        for (i32 k = 0; k < m.count; k++) same += str_eq(last_words(m.name[k], 1), word);
+    }
+    return same > 1 ? last_words(tensor, 2) : word;
+}
+
 /* By name, each once: of every block the same. */
 static void add_targets(struct textbuf *b, const struct model_config *names, struct arena scratch)
 {
-    static const char *const ours[] = { "h.0.attn.qkv.weight", "h.0.attn.proj.weight",
-                                        "h.0.mlp.up.weight", "h.0.mlp.down.weight" };
-    bool                     any    = false;
-    for (i64 i = 0; i < COUNT_OF(ours); i++) {
+    bool any = false;
+    for (i64 i = 0; i < COUNT_OF(matrices); i++) {
         struct hf_source m;
-        if (!hf_source(names, str_of(ours[i]), shape_2(2, 1), &scratch, &m)) continue;
-        u32 bits = lora_parts(names, &m, str_of(ours[i]), NULL);
+        if (!hf_source(names, str_of(matrices[i]), shape_2(2, 1), &scratch, &m)) continue;
+        u32 bits = lora_parts(names, &m, str_of(matrices[i]), NULL);
         for (i32 k = 0; k < m.count; k++) {
-            struct str module = str_sub(m.name[k], 0, m.name[k].len - STR(".weight").len), word;
             if (!(bits >> k & 1)) continue;
-            for (i32 part = 0; str_cut(&module, '.', &word) && part < 2; part++)
-                continue;                 /* transformer.h., model.layers. */
-            str_cut(&module, '.', &word); /* the number of the block */
             textbuf_add(b, any ? STR(", ") : STR(""));
-            json_add_string(b, module.len ? module : word);
+            json_add_string(b, target_of(names, m.name[k], scratch));
             any = true;
         }
     }

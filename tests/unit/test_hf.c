@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "harness.h"
 #include "model/hf.h"
+#include "model/lora.h"
 #include "store/st_folder.h"
 #include "support/folder.h"
 
@@ -151,6 +152,25 @@ TEST(hf_reads_which_blocks_have_a_window)
     HAS(refused(perm, QWEN2 WINDOW ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]}"),
         "\"layer_types\" gives a window to some blocks");
     HAS(refused(perm, QWEN2 ",\"layer_types\":[\"linear_attention\"]}"), "kind of attention");
+}
+
+/* PEFT takes a name for all that end so, and a GPT-2 has two that end in c_proj. */
+TEST(lora_names_the_matrices_that_have_adapters_and_no_others)
+{
+    struct model_config c = read_config(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9}");
+    c.lora                = (struct lora_config){
+                       .rank = 2, .alpha = 2, .on = { STR("mlp.c_proj"), STR("c_fc") }, .on_count = 2
+    };
+    struct model_config names = lora_names(&c);
+    struct str          text  = lora_config_write(&names, STR("m"), perm);
+    HAS(str_fmt(perm, "%.*s%c", STR_ARG(text), 0).data,
+        "\"target_modules\": [\"c_fc\", \"mlp.c_proj\"]");
+    c      = read_config(perm, LLAMA "}");
+    c.lora = (struct lora_config){ .rank = 2, .alpha = 2, .on = { STR("self_attn.v_proj") } };
+    c.lora.on_count = 1;
+    names           = lora_names(&c);
+    text            = lora_config_write(&names, STR("m"), perm);
+    HAS(str_fmt(perm, "%.*s%c", STR_ARG(text), 0).data, "\"target_modules\": [\"v_proj\"]");
 }
 
 /* Keys of config.json on the hub, of SmolLM, Qwen2.5, distilgpt2, gpt2-medium and of what older and other programs
