@@ -97,7 +97,32 @@ static enum status add_facts(struct os *os, struct arena *perm, struct config *c
     return st;
 }
 
-static enum status with_out(struct config *config, struct str name, struct err *err)
+/* A run that began with a folder of PEFT's has its rank and its matrices, and the folder of the model that they are of;
+ * the weights that it wrote say them. */
+static enum status with_adapters(struct os *os, struct arena *perm, struct config *config,
+                                 struct err *err)
+{
+    struct settings *s     = &config->settings;
+    struct arena     names = arena_open((i64)HEADER_GIB << 30);
+    struct st_file   f;
+    struct str       line;
+    enum status      st = STATUS_OK;
+    if (!names.begin) return STATUS_OK;
+    bool whole = os_is_file(os, str_cat(perm, s->model.path, STR("/config.json")));
+    if (!st_open(os, s->train.init, &names, &f, NULL)) {
+        struct str rest = str_copy(perm, f.about);
+        while (!st && str_cut(&rest, '\n', &line))
+            if (str_starts(line, STR("train.lora.")) ||
+                (!whole && str_starts(line, STR("model.path="))))
+                st = config_add_override(config, perm, line, err);
+        st_close(os, &f);
+    }
+    arena_close(&names);
+    return st;
+}
+
+static enum status with_out(struct os *os, struct arena *perm, struct config *config,
+                            struct str name, struct err *err)
 {
     struct train_config *t = &config->settings.train;
     if (str_eq(t->out, STR("auto"))) t->out = STR(""); /* it ran before there were any by default */
@@ -105,7 +130,9 @@ static enum status with_out(struct config *config, struct str name, struct err *
         return err_set(err, STATUS_USAGE, "%.*s: no weights were written (train.out=none)",
                        STR_ARG(name));
     t->init = t->out;
-    if (!str_ends(t->out, STR("/"))) return STATUS_OK;
+    if (!str_ends(t->out, STR("/")))
+        return str_eq(config->settings.model.kind, STR("hf")) ? with_adapters(os, perm, config, err)
+                                                              : STATUS_OK;
     t->init                     = STR(""); /* a folder of Hugging Face's, or of PEFT's */
     t->lora                     = (struct lora_config){ 0 };
     config->settings.model.kind = STR("hf");
@@ -224,7 +251,7 @@ static enum status of_run(struct os *os, struct arena *perm, struct str name, st
     enum status     st = find_run(os, perm, name, &found, &other, &ledger, err);
     if (!st && !found) st = not_found(os, name, ledger, other, *perm, err);
     if (!st) st = add_lines(config, perm, found->settings, err);
-    if (!st) st = with_out(config, found->name, err);
+    if (!st) st = with_out(os, perm, config, found->name, err);
     if (!st && !is_written(os, &config->settings, *perm))
         st = err_set(
             err, STATUS_USAGE,
@@ -326,7 +353,7 @@ enum status model_named(struct os *os, struct arena *perm, struct str command, s
     for (i64 i = 0; !st && i < override_count; i++)
         st = config_add_override(config, perm, overrides[i], err);
     if (!st) config_resolve_out(config, perm);
-    if (!st && yaml) st = with_out(config, name, err);
+    if (!st && yaml) st = with_out(os, perm, config, name, err);
     if (!st && config->settings.train.init.len) st = add_facts(os, perm, config, err);
     if (!st && saved) st = compute_as_saved(perm, saved, config, err);
     *out = config;

@@ -207,6 +207,11 @@ run 0 train tuned.yaml
 grep -E '^loss ' out >trained
 run 0 evaluate tuned
 grep '^loss ' out | cmp -s - trained || fail "adapters in a folder evaluate to something else"
+# A run that goes on from them knows their model and rank, by its name, too.
+run 0 train tuned.yaml model.path=adapters train.lora.rank=0 train.out=further.safetensors run.name=further
+grep -E '^loss ' out >trained
+run 0 evaluate further
+grep '^loss ' out | cmp -s - trained || fail "a run that began with adapters evaluates to something else"
 mv adapters/adapter_model.safetensors adapters/adapter_model.bin
 run 2 evaluate adapters data.path=letters.txt data.context=16
 has err '^adapters has its adapters in adapter_model.bin, a pickle, .* convert it: python'
