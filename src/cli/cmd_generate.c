@@ -276,13 +276,16 @@ static enum status form_of(struct cli *c, const struct settings *s, struct str p
     return STATUS_OK;
 }
 
-/* Tokens of its generation_config.json end a text too, and where it draws, its numbers are the defaults. */
-static enum status follow_folder(struct cli *c, struct str folder, struct generating *g,
+/* Tokens that the model's folder names end a text too, and where it draws, its numbers are the defaults. */
+static enum status follow_folder(struct cli *c, const struct settings *s, struct generating *g,
                                  struct err *err)
 {
-    const struct request    *r = c->request;
-    struct generation_config about;
-    enum status              st = generation_config_read(c->os, folder, *c->perm, &about, err);
+    const struct request    *r     = c->request;
+    struct settings          whole = *s; /* of adapters with the folder of their model */
+    struct generation_config about = { 0 };
+    enum status              st    = use_settings(c->os, &whole, c->perm, err);
+    if (!st)
+        st = generation_config_read(c->os, s->model.path, whole.model.path, *c->perm, &about, err);
     for (i64 i = 0; !st && i < about.end_count; i++) words_add_end(&g->words, about.ends[i]);
     if (st || r->given[FLAG_temperature] || r->given[FLAG_top_k] || r->given[FLAG_top_p]) return st;
     if (!isnan(about.temperature)) g->sampling.temperature = about.temperature;
@@ -308,7 +311,7 @@ static enum status open_words(struct cli *c, const struct settings *s, i64 vocab
     struct chat_form form;
     enum status      st = tokenizer_of(c, s, vocabulary, &path, err);
     if (!st) st = words_open(&g->words, c->os, path, memory, err);
-    if (!st) st = follow_folder(c, s->model.path, g, err);
+    if (!st) st = follow_folder(c, s, g, err);
     if (!st && p->chat) st = form_of(c, s, path, &g->words, &form, err);
     if (!st && p->chat) st = prompts_write(p, &form, memory, err);
     if (!st && !p->chat && p->count == 1) mention_chat(c, s, path);

@@ -294,7 +294,7 @@ struct str type_name(const struct json *v)
     return type && type->kind == JSON_STRING ? type->text : STR("none");
 }
 
-/* ByteLevel alone splits by GPT-2's expression; a Split before it by another. */
+/* ByteLevel alone splits by GPT-2's expression, Digits before it cut their own out first; a Split replaces it. */
 static enum status read_byte_level(struct reader *r, const struct json *v, bool splits)
 {
     if (!str_eq(type_name(v), STR("ByteLevel")))
@@ -315,7 +315,7 @@ static enum status read_split(struct reader *r, const struct json *v)
     const struct json *behavior = json_get(v, STR("behavior"));
     if (!str_eq(type_name(v), STR("Split")) || !regex || regex->kind != JSON_STRING)
         return reader_refuse(
-            r, "only a Split by a regular expression may stand before ByteLevel, not ",
+            r, "only Digits or a Split by a regular expression may stand before ByteLevel, not ",
             type_name(v));
     if (!behavior || !str_eq(behavior->text, STR("Isolated")) ||
         json_is(json_get(v, STR("invert")), STR("true")))
@@ -327,15 +327,29 @@ static enum status read_split(struct reader *r, const struct json *v)
     return STATUS_OK;
 }
 
+static enum status read_digits(struct reader *r, const struct json *v)
+{
+    if (!json_is(json_get(v, STR("individual_digits")), STR("true")))
+        return reader_refuse(r, "Digits is supported only with individual_digits true", STR(""));
+    r->bpe->split = PRESPLIT_SMOLLM;
+    return STATUS_OK;
+}
+
 static enum status read_pre_tokenizer(struct reader *r, const struct json *v)
 {
     const struct json *parts = json_get(v, STR("pretokenizers"));
     if (!str_eq(type_name(v), STR("Sequence"))) return read_byte_level(r, v, true);
     if (!parts || parts->count != 2)
-        return reader_refuse(r, "only a pre_tokenizer of Split and ByteLevel is supported",
-                             STR(""));
-    enum status st = read_split(r, parts->first);
-    return st ? st : read_byte_level(r, parts->first->next, false);
+        return reader_refuse(
+            r, "only a pre_tokenizer of Split and ByteLevel, or Digits and ByteLevel, is supported",
+            STR(""));
+    bool        digits = str_eq(type_name(parts->first), STR("Digits"));
+    enum status st     = digits ? read_digits(r, parts->first) : read_split(r, parts->first);
+    if (!st) st = read_byte_level(r, parts->first->next, digits);
+    if (!st && digits && r->bpe->prefix_blank)
+        st = reader_refuse(r, "Digits before ByteLevel with add_prefix_space is not supported",
+                           STR("")); /* each stretch between digits would get one */
+    return st;
 }
 
 static enum status read_model(struct reader *r, const struct json *model)
@@ -504,6 +518,9 @@ static enum status open_one(struct os *os, struct str path, struct arena *perm, 
     return st;
 }
 
+/* What older models of Hugging Face's came with, and other libraries read. */
+static const char *const others[] = { "tokenizer.model", "spiece.model", "vocab.txt" };
+
 enum status bpe_open(struct os *os, struct str path, struct arena *perm, struct bpe **out,
                      struct err *err)
 {
@@ -530,6 +547,16 @@ enum status bpe_open(struct os *os, struct str path, struct arena *perm, struct 
                         perm, out, err);
     }
     if (file.len && str_ends(file, STR(".json"))) return open_one(os, path, perm, out, err);
+    for (i64 i = 0; i < COUNT_OF(others); i++) {
+        struct str other = str_fmt(perm, "%.*s/%s", STR_ARG(folder), others[i]);
+        if (os_is_file(os, other))
+            return err_set(
+                err, STATUS_USAGE,
+                "%.*s has its tokenizer in %s and lacks tokenizer.json; write it: python "
+                "-c \"import transformers as t; p='%.*s'; "
+                "t.AutoTokenizer.from_pretrained(p).save_pretrained(p)\"",
+                STR_ARG(folder), others[i], STR_ARG(folder));
+    }
     return err_set(err, STATUS_USAGE,
                    "%.*s: neither tokenizer.json, nor vocab.json and merges.txt, nor encoder.json "
                    "and vocab.bpe",

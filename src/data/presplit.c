@@ -18,6 +18,8 @@ static const struct str regexes[PRESPLIT_COUNT] = {
              " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"),
     STR_INIT("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
              " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"),
+    STR_INIT("'s|'t|'re|'ve|'m|'ll|'d|\\p{N}| ?\\p{L}+| ?[^\\s\\p{L}\\p{N}]+|"
+             "\\s+(?=\\p{N})|\\s+(?!\\S)|\\s+"),
 };
 
 bool presplit_find(struct str regex, enum presplit *out)
@@ -124,6 +126,16 @@ static i64 gpt2_end(const struct scan *s, i64 at)
     return run_end(s, begin + bytes, class);
 }
 
+/* What stands between two digits is cut as if it were a text of its own: its last blank stays with those before it. */
+static i64 smollm_end(const struct scan *s, i64 at)
+{
+    i64 bytes, end = at;
+    if (class_at(s, at, &bytes) == CHAR_NUMBER) return at + bytes;
+    end = run_end(s, at, CHAR_SPACE);
+    if (end > at && end < s->end && class_at(s, end, &bytes) == CHAR_NUMBER) return end;
+    return gpt2_end(s, at);
+}
+
 static bool is_line_end(u8 c) { return c == '\n' || c == '\r'; }
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ : up to the last line end among the blanks, if there is one. */
@@ -171,6 +183,7 @@ i64 presplit_end(enum presplit p, const u8 *classes, struct str text, i64 at)
     switch (p) {
     case PRESPLIT_LLAMA3: return cl100k_end(&s, at, 3);
     case PRESPLIT_QWEN2: return cl100k_end(&s, at, 1);
+    case PRESPLIT_SMOLLM: return smollm_end(&s, at);
     default: return gpt2_end(&s, at);
     }
 }

@@ -17,6 +17,7 @@ enum presplit {
     PRESPLIT_GPT2,   /* contractions; words, numbers, signs with a blank before; blanks */
     PRESPLIT_LLAMA3, /* cl100k's: numbers by three, signs with the line ends behind them */
     PRESPLIT_QWEN2,  /* the same, numbers digit by digit */
+    PRESPLIT_SMOLLM, /* GPT-2's between digits, each a word of its own: Digits before ByteLevel */
     PRESPLIT_COUNT
 };
 

@@ -1,5 +1,5 @@
 /* generation_config.c - generation_config.json: the tokens that end a text, and how the next one is drawn. Keys of
- * other ways to write (beams, penalties) are ignored. */
+ * other ways to write (beams, penalties) are ignored. Models that are older than the file have them in config.json. */
 #include "infer/generation_config.h"
 #include "base/json.h"
 #include <math.h>
@@ -52,12 +52,19 @@ enum status generation_config_parse(struct str name, struct str text, struct are
     return st;
 }
 
-enum status generation_config_read(struct os *os, struct str folder, struct arena scratch,
-                                   struct generation_config *out, struct err *err)
+enum status generation_config_read(struct os *os, struct str folder, struct str base,
+                                   struct arena scratch, struct generation_config *out,
+                                   struct err *err)
 {
-    struct str path = str_cat(&scratch, folder, STR("/generation_config.json")), text;
-    *out            = nothing;
-    if (!folder.len || !os_is_file(os, path)) return STATUS_OK;
-    enum status st = os_read_all(os, path, &scratch, &text, err);
-    return st ? st : generation_config_parse(path, text, scratch, out, err);
+    const struct str paths[] = { str_cat(&scratch, folder, STR("/generation_config.json")),
+                                 str_cat(&scratch, base, STR("/generation_config.json")),
+                                 str_cat(&scratch, base, STR("/config.json")) };
+    *out                     = nothing;
+    for (i64 i = 0; folder.len && i < COUNT_OF(paths); i++) {
+        struct str text;
+        if (!os_is_file(os, paths[i])) continue;
+        enum status st = os_read_all(os, paths[i], &scratch, &text, err);
+        return st ? st : generation_config_parse(paths[i], text, scratch, out, err);
+    }
+    return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* generation_config.h - what a model's folder says about writing texts with it: generation_config.json. */
+/* generation_config.h - what a model's folder says about writing texts with it. */
 #ifndef INFER_GENERATION_CONFIG_H
 #define INFER_GENERATION_CONFIG_H
 #include "base/os.h"
@@ -12,9 +12,11 @@ struct generation_config {
     i64 top_k;              /* likewise; -1 */
 };
 
-/* A folder without the file says nothing, and so does an empty name. */
-enum status generation_config_read(struct os *os, struct str folder, struct arena scratch,
-                                   struct generation_config *out, struct err *err);
+/* Of a model's folder; of a folder of adapters that lacks the file it is that of their model, `base`, which is else the
+ * same folder. A folder without it says what its config.json says of this, an empty name nothing. */
+enum status generation_config_read(struct os *os, struct str folder, struct str base,
+                                   struct arena scratch, struct generation_config *out,
+                                   struct err *err);
 /* The same on memory; `name` is for messages. */
 enum status generation_config_parse(struct str name, struct str text, struct arena scratch,
                                     struct generation_config *out, struct err *err);

@@ -169,9 +169,10 @@ static void add_special(struct gguf_keys *k, struct vocabulary *v)
 enum status gguf_tokenizer(struct gguf_keys *k, struct os *os, struct str folder, i64 vocabulary,
                            struct arena *memory, struct err *err)
 {
-    static const char *const splits[PRESPLIT_COUNT] = {
-        [PRESPLIT_GPT2] = "gpt-2", [PRESPLIT_LLAMA3] = "llama-bpe", [PRESPLIT_QWEN2] = "qwen2"
-    };
+    static const char *const splits[PRESPLIT_COUNT] = { [PRESPLIT_GPT2]   = "gpt-2",
+                                                        [PRESPLIT_LLAMA3] = "llama-bpe",
+                                                        [PRESPLIT_QWEN2]  = "qwen2",
+                                                        [PRESPLIT_SMOLLM] = "smollm" };
     struct vocabulary v = { folder, os, memory, NULL, NULL, vocabulary, NULL, NULL, NULL, err };
     enum status       st;
     if (folder.len) v.root = read_json(&v, "tokenizer.json");

@@ -2,6 +2,7 @@
  * model (docs/formats/weights.md); a run of the ledger knows where its weights are; a checkpoint knows its run. */
 #include "infer/model_named.h"
 #include "base/json.h"
+#include "data/data.h"
 #include "run/ledger.h"
 #include "store/checkpoint.h"
 #include "train/options.h"
@@ -96,7 +97,32 @@ static enum status add_facts(struct os *os, struct arena *perm, struct config *c
     return st;
 }
 
-static enum status with_out(struct config *config, struct str name, struct err *err)
+/* A run that began with a folder of PEFT's has its rank and its matrices, and the folder of the model that they are of;
+ * the weights that it wrote say them. */
+static enum status with_adapters(struct os *os, struct arena *perm, struct config *config,
+                                 struct err *err)
+{
+    struct settings *s     = &config->settings;
+    struct arena     names = arena_open((i64)HEADER_GIB << 30);
+    struct st_file   f;
+    struct str       line;
+    enum status      st = STATUS_OK;
+    if (!names.begin) return STATUS_OK;
+    bool whole = os_is_file(os, str_cat(perm, s->model.path, STR("/config.json")));
+    if (!st_open(os, s->train.init, &names, &f, NULL)) {
+        struct str rest = str_copy(perm, f.about);
+        while (!st && str_cut(&rest, '\n', &line))
+            if (str_starts(line, STR("train.lora.")) ||
+                (!whole && str_starts(line, STR("model.path="))))
+                st = config_add_override(config, perm, line, err);
+        st_close(os, &f);
+    }
+    arena_close(&names);
+    return st;
+}
+
+static enum status with_out(struct os *os, struct arena *perm, struct config *config,
+                            struct str name, struct err *err)
 {
     struct train_config *t = &config->settings.train;
     if (str_eq(t->out, STR("auto"))) t->out = STR(""); /* it ran before there were any by default */
@@ -104,7 +130,9 @@ static enum status with_out(struct config *config, struct str name, struct err *
         return err_set(err, STATUS_USAGE, "%.*s: no weights were written (train.out=none)",
                        STR_ARG(name));
     t->init = t->out;
-    if (!str_ends(t->out, STR("/"))) return STATUS_OK;
+    if (!str_ends(t->out, STR("/")))
+        return str_eq(config->settings.model.kind, STR("hf")) ? with_adapters(os, perm, config, err)
+                                                              : STATUS_OK;
     t->init                     = STR(""); /* a folder of Hugging Face's, or of PEFT's */
     t->lora                     = (struct lora_config){ 0 };
     config->settings.model.kind = STR("hf");
@@ -142,6 +170,20 @@ static enum status not_found(struct os *os, struct str name, bool ledger,
                    "%.*s is neither a file, a folder nor a run; see `frugal runs`", STR_ARG(name));
 }
 
+/* This machine's, not that of the run; *out NULL: there is none. */
+static enum status open_ledger(struct os *os, struct arena *perm, struct ledger **out,
+                               struct arena **read, struct err *err)
+{
+    struct config *here = config_new(perm);
+    enum status    st   = config_add_environment(here, os, perm, err);
+    struct str     path = ledger_path(os, here->settings.run.ledger, perm);
+    *out                = NULL;
+    if (st || !path.len) return st;
+    *read  = NEW(perm, struct arena, 1);
+    **read = arena_open((i64)LEDGER_GIB << 30);
+    return ledger_open(os, path, *read, out, err);
+}
+
 /* The newest run of the ledger whose id begins so, or of that name; "last": the newest of all. *out NULL: there is
  * none; *other: the newest that is not one of training, or NULL. *ledger false: there is not even a ledger. */
 static enum status find_run(struct os *os, struct arena *perm, struct str name,
@@ -149,24 +191,45 @@ static enum status find_run(struct os *os, struct arena *perm, struct str name,
                             struct err *err)
 {
     struct ledger  *l;
+    struct arena   *read;
     struct run_row *rows  = NULL;
     i64             count = 0;
-    struct config  *here = config_new(perm); /* the ledger is this machine's, not that of the run */
-    enum status     st   = config_add_environment(here, os, perm, err);
-    struct str      path = ledger_path(os, here->settings.run.ledger, perm);
-    struct arena   *read = NEW(perm, struct arena, 1);
+    enum status     st    = open_ledger(os, perm, &l, &read, err);
     *out = *other = NULL;
-    *ledger       = path.len > 0;
-    if (st || !*ledger) return st;
-    *read = arena_open((i64)LEDGER_GIB << 30);
-    st    = ledger_open(os, path, read, &l, err);
-    if (st) return st;
+    *ledger       = l != NULL;
+    if (st || !l) return st;
     st = ledger_read(l, LEDGER_TABLE_run, NULL, STR(""), read, &rows, &count, err);
     for (i64 i = 0; !st && i < count; i++) {
         bool is = str_eq(name, STR("last")) || str_eq(rows[i].name, name) ||
                   (name.len >= 4 && str_starts(rows[i].id, name));
         if (is) *(str_eq(rows[i].kind, STR("train")) ? out : other) = &rows[i];
     }
+    ledger_close(l);
+    return st;
+}
+
+/* Two runs of one name write one file: has another run written the weights that are there now? */
+static enum status check_writer(struct os *os, struct arena *perm, const struct run_row *run,
+                                struct str file, struct err *err)
+{
+    struct ledger      *l;
+    struct arena       *read;
+    struct segment_row *rows  = NULL;
+    struct str          mark  = { 0 };
+    i64                 count = 0;
+    bool                own   = false;
+    if (!os_is_file(os, file) || fingerprint_files(os, &file, 1, perm, &mark, NULL))
+        return STATUS_OK;
+    enum status st = open_ledger(os, perm, &l, &read, err);
+    if (st || !l) return st;
+    st = ledger_read(l, LEDGER_TABLE_segment, "weights", mark, read, &rows, &count, err);
+    for (i64 i = 0; !st && i < count; i++) own |= str_eq(rows[i].run, run->id);
+    if (!st && count && !own)
+        st = err_set(err, STATUS_USAGE,
+                     "%.*s has the weights of run %.*s, not those of run %.*s; give the file "
+                     "itself, or a checkpoint",
+                     STR_ARG(file), (int)MIN(rows[0].run.len, 8), rows[0].run.data,
+                     (int)MIN(run->id.len, 8), run->id.data);
     ledger_close(l);
     return st;
 }
@@ -188,14 +251,14 @@ static enum status of_run(struct os *os, struct arena *perm, struct str name, st
     enum status     st = find_run(os, perm, name, &found, &other, &ledger, err);
     if (!st && !found) st = not_found(os, name, ledger, other, *perm, err);
     if (!st) st = add_lines(config, perm, found->settings, err);
-    if (!st) st = with_out(config, found->name, err);
+    if (!st) st = with_out(os, perm, config, found->name, err);
     if (!st && !is_written(os, &config->settings, *perm))
         st = err_set(
             err, STATUS_USAGE,
             "run %.*s wrote its weights to %.*s, which is not there; start frugal in the folder "
             "where it was trained",
             STR_ARG(found->name), STR_ARG(config->settings.train.out));
-    return st;
+    return st ? st : check_writer(os, perm, found, config->settings.train.init, err);
 }
 
 /* A checkpoint knows the settings that must not change when it is resumed, and its run; the ledger, if it has that run,
@@ -291,7 +354,7 @@ enum status model_named(struct os *os, struct arena *perm, struct str command, s
         st = config_add_override(config, perm, overrides[i], err);
     if (!st && yaml) st = config_add_recipe(config, perm, err);
     if (!st) config_resolve_out(config, perm);
-    if (!st && yaml) st = with_out(config, name, err);
+    if (!st && yaml) st = with_out(os, perm, config, name, err);
     if (!st && config->settings.train.init.len) st = add_facts(os, perm, config, err);
     if (!st && saved) st = compute_as_saved(perm, saved, config, err);
     *out = config;

@@ -9,32 +9,77 @@ static const struct hf_family *const families[] = {
 #undef HF_FAMILY
 };
 
-/* Of every model: who wrote it, and how transformers shall run it. */
+/* Of every model: who wrote it, how transformers shall run it, and what its older versions kept here of settings that
+ * only its own `generate` reads. */
 static const struct hf_key common_keys[] = {
     { "model_type", HF_READ, NULL },
     { "tie_word_embeddings", HF_READ, NULL },
     { "vocab_size", HF_READ, NULL },
+    { "_attn_implementation_autoset", HF_IGNORED, NULL },
     { "_name_or_path", HF_IGNORED, NULL },
+    { "_num_labels", HF_IGNORED, NULL }, /* id2label has as many */
     { "architectures", HF_IGNORED, NULL },
     { "auto_map", HF_ONLY, "null" }, /* code of its own */
+    { "bad_words_ids", HF_IGNORED, NULL },
+    { "begin_suppress_tokens", HF_IGNORED, NULL },
     { "bos_token_id", HF_IGNORED, NULL },
     { "chunk_size_feed_forward", HF_IGNORED, NULL },
+    { "cross_attention_hidden_size", HF_ONLY, "null" },
+    { "decoder_start_token_id", HF_IGNORED, NULL },
+    { "diversity_penalty", HF_IGNORED, NULL },
+    { "do_sample", HF_IGNORED, NULL },
     { "dtype", HF_IGNORED, NULL },
+    { "early_stopping", HF_IGNORED, NULL },
+    { "encoder_no_repeat_ngram_size", HF_IGNORED, NULL },
     { "eos_token_id", HF_IGNORED, NULL },
+    { "exponential_decay_length_penalty", HF_IGNORED, NULL },
+    { "finetuning_task", HF_IGNORED, NULL },
+    { "forced_bos_token_id", HF_IGNORED, NULL },
+    { "forced_eos_token_id", HF_IGNORED, NULL },
+    { "gradient_checkpointing", HF_IGNORED, NULL },
     { "id2label", HF_IGNORED, NULL },
     { "initializer_range", HF_IGNORED, NULL },
     { "is_decoder", HF_IGNORED, NULL },
+    { "is_encoder_decoder", HF_ONLY, "false" },
     { "label2id", HF_IGNORED, NULL },
+    { "length_penalty", HF_IGNORED, NULL },
+    { "max_length", HF_IGNORED, NULL },
+    { "min_length", HF_IGNORED, NULL },
+    { "no_repeat_ngram_size", HF_IGNORED, NULL },
+    { "num_beam_groups", HF_IGNORED, NULL },
+    { "num_beams", HF_IGNORED, NULL },
+    { "num_return_sequences", HF_IGNORED, NULL },
     { "output_attentions", HF_IGNORED, NULL },
     { "output_hidden_states", HF_IGNORED, NULL },
+    { "output_past", HF_IGNORED, NULL },
+    { "output_scores", HF_IGNORED, NULL },
     { "pad_token_id", HF_IGNORED, NULL },
+    { "prefix", HF_IGNORED, NULL },
     { "pretraining_tp", HF_IGNORED, NULL },
     { "problem_type", HF_IGNORED, NULL },
+    { "pruned_heads", HF_ONLY, "{}" },
     { "quantization_config", HF_ONLY, "null" },
+    { "remove_invalid_values", HF_IGNORED, NULL },
+    { "repetition_penalty", HF_IGNORED, NULL },
     { "return_dict", HF_IGNORED, NULL },
+    { "return_dict_in_generate", HF_IGNORED, NULL },
+    { "sep_token_id", HF_IGNORED, NULL },
+    { "suppress_tokens", HF_IGNORED, NULL },
     { "task_specific_params", HF_IGNORED, NULL },
+    { "temperature", HF_IGNORED, NULL },
+    { "tf_legacy_loss", HF_IGNORED, NULL },
+    { "tie_encoder_decoder", HF_ONLY, "false" },
+    { "tokenizer_class", HF_IGNORED, NULL },
+    { "top_k", HF_IGNORED, NULL },
+    { "top_p", HF_IGNORED, NULL },
     { "torch_dtype", HF_IGNORED, NULL },
+    { "torchscript", HF_IGNORED, NULL },
+    { "transformers.js_config", HF_IGNORED, NULL },
     { "transformers_version", HF_IGNORED, NULL },
+    { "typical_p", HF_IGNORED, NULL },
+    { "unsloth_fixed", HF_IGNORED, NULL }, /* who uploaded it again */
+    { "unsloth_version", HF_IGNORED, NULL },
+    { "use_bfloat16", HF_IGNORED, NULL },
     { "use_cache", HF_IGNORED, NULL },
     { NULL, HF_READ, NULL },
 };
@@ -119,6 +164,7 @@ static const struct hf_key *find_key(const struct hf_key *keys, struct str name)
 static bool is_value(const struct json *v, const char *only)
 {
     if (v->kind == JSON_NULL) return true;
+    if (v->kind == JSON_MAP) return !v->count && str_eq(STR("{}"), str_of(only));
     return (v->kind == JSON_BOOL || v->kind == JSON_NUMBER || v->kind == JSON_STRING) &&
            str_eq(v->text, str_of(only));
 }

@@ -13,8 +13,7 @@
         { "position_embedding_type", HF_ONLY, "absolute" },                                        \
         { "attention_probs_dropout_prob", HF_IGNORED, NULL }, /* model.dropout decides */          \
         { "hidden_dropout_prob", HF_IGNORED, NULL }, { "classifier_dropout", HF_IGNORED, NULL },   \
-        { "gradient_checkpointing", HF_IGNORED, NULL }, { "directionality", HF_IGNORED, NULL },    \
-        { "pooler_fc_size", HF_IGNORED, NULL },                                                    \
+        { "directionality", HF_IGNORED, NULL }, { "pooler_fc_size", HF_IGNORED, NULL },            \
         { "pooler_num_attention_heads", HF_IGNORED, NULL },                                        \
         { "pooler_num_fc_layers", HF_IGNORED, NULL },                                              \
         { "pooler_size_per_head", HF_IGNORED, NULL },                                              \
@@ -26,7 +25,6 @@
         { "num_labels", HF_READ, NULL },                                                           \
         { "problem_type", HF_ONLY, "single_label_classification" },                                \
         { "is_decoder", HF_ONLY, "false" }, { "add_cross_attention", HF_ONLY, "false" },           \
-        { "finetuning_task", HF_IGNORED, NULL }, { "output_past", HF_IGNORED, NULL },              \
     {                                                                                              \
         NULL, HF_READ, NULL                                                                        \
     }

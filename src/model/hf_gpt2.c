@@ -15,6 +15,8 @@ static const struct hf_key keys[] = {
     { "attn_pdrop", HF_IGNORED, NULL }, /* model.dropout decides */
     { "embd_pdrop", HF_IGNORED, NULL },
     { "resid_pdrop", HF_IGNORED, NULL },
+    { "n_special", HF_IGNORED, NULL }, /* of 2019, as the next: nothing reads them any more */
+    { "predict_special_tokens", HF_IGNORED, NULL },
     { "reorder_and_upcast_attn", HF_IGNORED, NULL }, /* another order of the same sums */
     { "scale_attn_by_inverse_layer_idx", HF_ONLY, "false" },
     { "scale_attn_weights", HF_ONLY, "true" },

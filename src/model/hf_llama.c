@@ -16,7 +16,7 @@ static const f64 pi = 3.14159265358979323846;
     } /* model.dropout decides */
 #define KEYS_OF_WINDOWS                                                                            \
     { "sliding_window", HF_READ, NULL }, { "use_sliding_window", HF_READ, NULL },                  \
-        { "max_window_layers", HF_IGNORED, NULL },                                                 \
+        { "max_window_layers", HF_READ, NULL },                                                    \
     {                                                                                              \
         "layer_types", HF_READ, NULL                                                               \
     }
@@ -26,12 +26,20 @@ static const f64 pi = 3.14159265358979323846;
     }
 
 static const struct hf_key llama_keys[] = {
-    KEYS_OF_ALL, { "attention_bias", HF_READ, NULL }, { "mlp_bias", HF_READ, NULL }, KEYS_END
+    KEYS_OF_ALL,
+    { "attention_bias", HF_READ, NULL },
+    { "mlp_bias", HF_READ, NULL },
+    { "is_llama_config", HF_IGNORED, NULL }, /* SmolLM has it of nanotron, as the next */
+    { "rope_interleaved", HF_ONLY, "false" },
+    { "max_sequence_length", HF_IGNORED, NULL }, /* of the first Llama: max_position_embeddings */
+    KEYS_END
 };
 static const struct hf_key mistral_keys[] = { KEYS_OF_ALL, KEYS_OF_WINDOWS, KEYS_END };
-static const struct hf_key qwen2_keys[]   = { KEYS_OF_ALL, KEYS_OF_WINDOWS, KEYS_END };
-static const struct hf_key qwen3_keys[]   = {
-      KEYS_OF_ALL, KEYS_OF_WINDOWS, { "attention_bias", HF_READ, NULL }, KEYS_END
+static const struct hf_key qwen2_keys[]   = {
+      KEYS_OF_ALL, KEYS_OF_WINDOWS, { "use_mrope", HF_ONLY, "false" }, KEYS_END
+};
+static const struct hf_key qwen3_keys[] = {
+    KEYS_OF_ALL, KEYS_OF_WINDOWS, { "attention_bias", HF_READ, NULL }, KEYS_END
 };
 
 #define BLOCK "model.layers.%."
@@ -133,28 +141,49 @@ static void read_llama(struct hf_reader *r, struct model_config *c)
     c->bias_mlp                = hf_flag(r, "mlp_bias", false);
 }
 
-/* A window that no sequence can fill is none. */
-static void read_window(struct hf_reader *r, struct model_config *c, bool used)
+/* Blocks whose attention sees a window: layer_types says it of each; without it all from max_window_layers on. */
+static i64 windowed_blocks(struct hf_reader *r, const struct model_config *c, i64 full)
 {
     const struct json *types = json_get(r->root, STR("layer_types"));
-    for (const struct json *v = types ? types->first : NULL; v; v = v->next)
-        if (!str_eq(v->text, STR("full_attention")) && !str_eq(v->text, STR("sliding_attention")))
+    const struct json *from  = json_get(r->root, STR("max_window_layers"));
+    i64                count = 0;
+    for (const struct json *v = types ? types->first : NULL; v; v = v->next) {
+        bool window = str_eq(v->text, STR("sliding_attention"));
+        count += window;
+        if (!window && !str_eq(v->text, STR("full_attention")))
             hf_refuse(r, "layer_types", "has a kind of attention that is not supported");
-    const struct json *window = json_get(r->root, STR("sliding_window"));
-    if (!used || !window || window->kind == JSON_NULL) return;
-    c->window = hf_count(r, "sliding_window", 0, (i64)1 << 40);
+    }
+    if (types && types->kind == JSON_LIST) return count;
+    if (from && from->kind != JSON_NULL && !json_i64(from, &full))
+        hf_refuse(r, "max_window_layers", "should be a whole number");
+    return c->depth - MAX(MIN(full, c->depth), 0);
 }
+
+/* A window that no sequence can fill is none. `full`: blocks without it where config.json does not say. */
+static void read_window(struct hf_reader *r, struct model_config *c, bool used, i64 full)
+{
+    const struct json *window = json_get(r->root, STR("sliding_window"));
+    const struct json *types  = json_get(r->root, STR("layer_types"));
+    i64                blocks = windowed_blocks(r, c, full);
+    if (!used || !blocks || !window || window->kind == JSON_NULL) return;
+    c->window = hf_count(r, "sliding_window", 0, (i64)1 << 40);
+    if (blocks < c->depth && c->window < c->context)
+        hf_refuse(r, types && types->kind == JSON_LIST ? "layer_types" : "max_window_layers",
+                  "gives a window to some blocks and not to others, which is not supported");
+}
+
+#define QWEN_FULL 28 /* of transformers, for max_window_layers */
 
 static void read_mistral(struct hf_reader *r, struct model_config *c)
 {
     read_all(r, c);
-    read_window(r, c, true);
+    read_window(r, c, true, 0);
 }
 
 static void read_qwen2(struct hf_reader *r, struct model_config *c)
 {
     read_all(r, c);
-    read_window(r, c, hf_flag(r, "use_sliding_window", false));
+    read_window(r, c, hf_flag(r, "use_sliding_window", false), QWEN_FULL);
     c->bias_qkv = true;
 }
 
@@ -162,7 +191,7 @@ static void read_qwen3(struct hf_reader *r, struct model_config *c)
 {
     read_all(r, c);
     c->head_dim = hf_count(r, "head_dim", 128, MODEL_COUNT_MAX);
-    read_window(r, c, hf_flag(r, "use_sliding_window", false));
+    read_window(r, c, hf_flag(r, "use_sliding_window", false), QWEN_FULL);
     c->bias_qkv = c->bias_proj = hf_flag(r, "attention_bias", false);
     c->qk_weights              = true;
 }

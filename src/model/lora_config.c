@@ -3,21 +3,38 @@
 #include "model/lora.h"
 #include <math.h>
 
-/* What changes nothing of the arithmetic: how the adapters were first filled, and where PEFT shall look for things.
- * Every other key must be what it is where nobody asked for anything: null, false, or empty. */
-static const char *const ignored[] = {
-    "auto_mapping",      "base_model_class",  "fan_in_fan_out",
-    "inference_mode",    "init_lora_weights", "loftq_config",
-    "megatron_core",     "parent_library",    "peft_version",
-    "qalora_group_size", "revision",          "runtime_config",
-    "task_type",         "eva_config",        "corda_config",
-    "arrow_config",      "lora_ga_config",    NULL,
-};
-static const char *const known[] = { "peft_type",  "r",
-                                     "lora_alpha", "lora_dropout",
-                                     "bias",       "target_modules",
-                                     "use_rslora", "base_model_name_or_path",
-                                     NULL };
+/* What changes nothing of the arithmetic: settings of how the adapters were first filled, and where PEFT shall look
+ * for things. Every other key must be what it is where nobody asked for anything: null, false, or empty. */
+static const char *const ignored[] = { "arrow_config",
+                                       "auto_mapping",
+                                       "base_model_class",
+                                       "corda_config",
+                                       "eva_config",
+                                       "fan_in_fan_out",
+                                       "inference_mode",
+                                       "loftq_config",
+                                       "lora_ga_config",
+                                       "megatron_core",
+                                       "parent_library",
+                                       "peft_version",
+                                       "qalora_group_size",
+                                       "revision",
+                                       "runtime_config",
+                                       "task_type",
+                                       NULL };
+static const char *const known[]   = { "base_model_name_or_path",
+                                       "bias",
+                                       "init_lora_weights",
+                                       "lora_alpha",
+                                       "lora_dropout",
+                                       "peft_type",
+                                       "r",
+                                       "target_modules",
+                                       "use_rslora",
+                                       NULL };
+/* Of init_lora_weights; others (pissa, olora, corda, loftq) take something from the model's own matrices, and their
+ * adapters mean nothing beside those of its folder. */
+static const char *const plain_inits[] = { "true", "false", "gaussian", "eva", "orthogonal", NULL };
 
 static bool is_one_of(struct str key, const char *const *list)
 {
@@ -64,6 +81,11 @@ enum status lora_config_read(struct str path, struct str text, struct arena *per
         hf_refuse(&r, "peft_type", "is supported only as LORA");
     if (!str_eq(hf_word(&r, "bias", "none"), STR("none")))
         hf_refuse(&r, "bias", "is supported only as none");
+    const struct json *init = json_get(root, STR("init_lora_weights"));
+    if (init && init->kind != JSON_NULL && !is_one_of(init->text, plain_inits))
+        hf_refuse(&r, "init_lora_weights",
+                  "is supported only as true, false, gaussian, eva and orthogonal: others change "
+                  "the model's own weights");
     for (const struct json *v = root->first; v && !r.status; v = v->next)
         if (!is_one_of(v->key, ignored) && !is_one_of(v->key, known) && !is_nothing(v))
             return err_set(err, STATUS_USAGE, "%.*s: the key \"%.*s\" is not supported",
@@ -80,24 +102,44 @@ enum status lora_config_read(struct str path, struct str text, struct arena *per
     return r.status;
 }
 
+static const char *const matrices[] = { "h.0.attn.qkv.weight", "h.0.attn.proj.weight",
+                                        "h.0.mlp.up.weight", "h.0.mlp.down.weight" };
+
+/* The last `words` words of model.layers.0.self_attn.q_proj.weight before "weight". */
+static struct str last_words(struct str tensor, i32 words)
+{
+    struct str module = str_sub(tensor, 0, tensor.len - STR(".weight").len);
+    i64        at     = module.len;
+    while (at > 0 && words > 0) words -= module.data[--at] == '.';
+    return words ? module : str_sub(module, at + 1, module.len);
+}
+
+/* "q_proj"; "mlp.c_proj" in a GPT-2, whose attention has a c_proj, too. */
+static struct str target_of(const struct model_config *names, struct str tensor,
+                            struct arena scratch)
+{
+    struct str word = last_words(tensor, 1);
+    i64        same = 0;
+    for (i64 i = 0; i < COUNT_OF(matrices); i++) {
+        struct hf_source m;
+        if (!hf_source(names, str_of(matrices[i]), shape_2(2, 1), &scratch, &m)) continue;
+        for (i32 k = 0; k < m.count; k++) same += str_eq(last_words(m.name[k], 1), word);
+    }
+    return same > 1 ? last_words(tensor, 2) : word;
+}
+
 /* By name, each once: of every block the same. */
 static void add_targets(struct textbuf *b, const struct model_config *names, struct arena scratch)
 {
-    static const char *const ours[] = { "h.0.attn.qkv.weight", "h.0.attn.proj.weight",
-                                        "h.0.mlp.up.weight", "h.0.mlp.down.weight" };
-    bool                     any    = false;
-    for (i64 i = 0; i < COUNT_OF(ours); i++) {
+    bool any = false;
+    for (i64 i = 0; i < COUNT_OF(matrices); i++) {
         struct hf_source m;
-        if (!hf_source(names, str_of(ours[i]), shape_2(2, 1), &scratch, &m)) continue;
-        u32 bits = lora_parts(names, &m, str_of(ours[i]), NULL);
+        if (!hf_source(names, str_of(matrices[i]), shape_2(2, 1), &scratch, &m)) continue;
+        u32 bits = lora_parts(names, &m, str_of(matrices[i]), NULL);
         for (i32 k = 0; k < m.count; k++) {
-            struct str module = str_sub(m.name[k], 0, m.name[k].len - STR(".weight").len), word;
             if (!(bits >> k & 1)) continue;
-            for (i32 part = 0; str_cut(&module, '.', &word) && part < 2; part++)
-                continue;                 /* transformer.h., model.layers. */
-            str_cut(&module, '.', &word); /* the number of the block */
             textbuf_add(b, any ? STR(", ") : STR(""));
-            json_add_string(b, module.len ? module : word);
+            json_add_string(b, target_of(names, m.name[k], scratch));
             any = true;
         }
     }

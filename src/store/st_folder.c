@@ -84,8 +84,9 @@ static enum status nothing_to_read(struct os *os, struct str folder, struct aren
         return err_set(
             err, STATUS_USAGE,
             "%.*s has its weights in pytorch_model.bin, a pickle, which can run any code and is "
-            "not read; convert it: python -c \"import transformers as t; p='%.*s'; "
-            "t.AutoModelForCausalLM.from_pretrained(p).save_pretrained(p)\"",
+            "not read; convert it: python -c \"import transformers as t; p='%.*s'; getattr(t, "
+            "t.AutoConfig.from_pretrained(p).architectures[0]).from_pretrained(p)"
+            ".save_pretrained(p)\"",
             STR_ARG(folder), STR_ARG(folder));
     return err_set(err, STATUS_USAGE, "%.*s has neither %.*s nor %.*s", STR_ARG(folder),
                    STR_ARG(single_name), STR_ARG(index_name));

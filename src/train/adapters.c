@@ -9,6 +9,7 @@ enum { NAMES_BYTES = 64 << 20, STRETCH_BYTES = 64 << 20 };
 
 static const struct str config_name  = STR_INIT("/adapter_config.json");
 static const struct str weights_name = STR_INIT("/adapter_model.safetensors");
+static const struct str pickle_name  = STR_INIT("/adapter_model.bin");
 
 static bool has(struct os *os, struct str folder, struct str name, struct arena scratch)
 {
@@ -96,7 +97,15 @@ enum status adapters_weights(struct session *s, enum hf_weights_do what, struct 
     struct st_source         *list = NEW(&room, struct st_source, most + 1);
     const struct persistent **ours = NEW(&room, const struct persistent *, most + 1);
     struct st_folder          f;
-    enum status               st =
+    if (!has(s->os, folder, weights_name, room) && has(s->os, folder, pickle_name, room))
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s has its adapters in adapter_model.bin, a pickle, which can run any "
+            "code and is not read; convert it: python -c \"import torch, "
+            "safetensors.torch as s; p='%.*s/adapter_model'; "
+            "s.save_file(torch.load(p + '.bin', weights_only=True), p + '.safetensors')\"",
+            STR_ARG(folder), STR_ARG(folder));
+    enum status st =
         st_folder_open_file(s->os, str_cat(&room, folder, weights_name), &room, &f, err);
     if (st) return st;
     for (i32 i = 0; i < most; i++) {

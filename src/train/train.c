@@ -75,16 +75,19 @@ static enum status keep_together(struct loop *l, enum status st, struct err *err
 /* Found out before the first step, not after the last. */
 static enum status keep_check(struct session *s, struct err *err)
 {
-    const struct train_config *c  = &s->settings->train;
-    enum status                st = STATUS_OK;
-    if (str_ends(c->out, STR("/"))) st = s->os->make_dir(s->os, c->out, err);
+    const struct train_config *c      = &s->settings->train;
+    bool                       folder = str_ends(c->out, STR("/"));
+    i64                        copies = folder ? 2 : 1; /* it is made of a file */
+    enum status                st     = STATUS_OK;
+    if (folder) st = s->os->make_dir(s->os, c->out, err);
     if (!st && c->out.len)
-        st = weights_save_check(s, WEIGHTS_VALUES, train_out_file(s->perm, c->out), err);
+        st = weights_save_check(s, WEIGHTS_VALUES, train_out_file(s->perm, c->out), copies, err);
     if (!st && c->gradients.len && session_shards(s) && !session_deals(s))
         st = err_set(err, STATUS_USAGE,
                      "train.gradients: with train.shard=state no rank has the whole sums; with "
                      "train.shard=none or all the gradients are the same, and are written");
-    if (!st && c->gradients.len) st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, err);
+    if (!st && c->gradients.len)
+        st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, 1, err);
     return st;
 }
 

@@ -253,10 +253,10 @@ enum status weights_copy(struct session *s, struct err *err); /* of the run that
 enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS };      /* both under the parameters' names */
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err);
-/* Before the first step is paid for: does train.init fit the model, can weights be written there? */
+/* Before the first step is paid for: does train.init fit the model, can weights be written there, `copies` of them? */
 enum status weights_check(struct session *s, struct err *err);
 enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
-                               struct err *err);
+                               i64 copies, struct err *err);
 bool        weights_are_kept(const struct session    *s,
                              const struct persistent *t); /* in files and checkpoints */
 i64         weights_count(const struct session *s, bool trained_only);

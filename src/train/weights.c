@@ -293,6 +293,11 @@ enum status weights_check(struct session *s, struct err *err)
                      "train.lora needs weights to begin with: give train.init, or model.kind=hf");
     if (st || !c->init.len) return st;
     if (adapters_are_folder(s)) return adapters_weights(s, HF_WEIGHTS_CHECK, err);
+    if (init_is_folder(s) && has_base(s)) /* the adapters' file names model.path as their model */
+        return err_set(err, STATUS_USAGE,
+                       "train.init=%.*s is no folder of adapters, and train.lora trains those of "
+                       "model.path; give the folder of a whole model as model.path instead",
+                       STR_ARG(c->init));
     if (init_is_folder(s)) return hf_weights(s, c->init, HF_WEIGHTS_CHECK, err);
     names = arena_part(&s->scratch, NAMES_BYTES);
     st    = init_open(s, &names, &f, err);

@@ -17,7 +17,7 @@ static bool is_part(const struct session *s, const struct persistent *t, enum we
 }
 
 enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
-                               struct err *err)
+                               i64 copies, struct err *err)
 {
     struct arena   scratch = s->scratch;
     struct str     name    = os_part_name(&scratch, path);
@@ -28,6 +28,7 @@ enum status weights_save_check(struct session *s, enum weights_part part, struct
         const struct persistent *t = &s->set->persistents[i];
         if (is_part(s, t, part)) bytes += type_bytes(persistent_type(t));
     }
+    bytes *= copies;
     if (!s->os->stat(s->os, path, &old, NULL) && old.is_dir)
         return err_set(err, STATUS_USAGE, "%.*s is a folder; name a file to write", STR_ARG(path));
     os_part_sweep(s->os, path, scratch);

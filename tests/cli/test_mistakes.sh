@@ -213,6 +213,10 @@ if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
   says 3 'small/w will take [0-9.,]+ MB, and its disk has [0-9.,]+ MB free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' train.out=small/w
   before "a small disk"
+  # A folder is made of a file, which is deleted then: the disk has room for both.
+  says 3 '^small/f/weights.safetensors will take 0.1[0-9]* MB, and its disk has 0.0[0-9]* MB free' train gpt.yaml model.width=24 train.out=small/f/
+  before "a small disk for a folder"
+  rm -r small/f
   says 3 '^checkpoint.dir=small/kept: a checkpoint takes 0.871 MB, and its disk has .* MB free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' checkpoint.dir=small/kept
   before "a small disk for checkpoints"

@@ -59,6 +59,10 @@ run 2 tokenize --tokenizer mine --out x.bin --separator '<x>' "$top_text"
 has err '--separator <x> is not one of'
 run 3 tokenize --tokenizer mine --out x.bin no-such-text
 has err 'no-such-text'
+mkdir older
+: >older/vocab.txt
+run 2 tokenize --tokenizer older --out x.bin "$top_text"
+has err '^older has its tokenizer in vocab.txt and lacks tokenizer.json; write it: python'
 run 2 tokenize --tokenizer . --out x.bin "$top_text"
 has err 'neither tokenizer.json'
 run 2 tokenize --tokenizer mine --out x.bin --threads 0 "$top_text"

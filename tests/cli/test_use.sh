@@ -193,12 +193,28 @@ run 0 evaluate plain
 mv out plain.out
 run 0 evaluate last
 [ "$(grep '^loss ' out)" = "$(grep '^loss ' plain.out)" ] || fail "the run of a folder evaluates to something else"
+# Two runs of one name write one file, which is the second's then.
+run 0 train letters.yaml train.steps=5 run.name=twice
+run 0 runs
+first=$(awk '$4 == "twice" { print $1 }' out)
+run 0 train letters.yaml train.steps=6 run.name=twice
+run 2 evaluate "$first"
+has err "^twice.safetensors has the weights of run [0-9a-f]{8}, not those of run $first; give the file itself, or a checkpoint$"
+run 0 evaluate twice
 printf 'data: {kind: text, path: letters.txt, context: 16}\nmodel: {kind: hf, path: made}\ntrain: {steps: 5, lora: {rank: 2}, out: adapters/}\n' >tuned.yaml
 run 0 train tuned.yaml
 [ "$(ls adapters | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || fail "no folder of adapters: $(ls adapters)"
 grep -E '^loss ' out >trained
 run 0 evaluate tuned
 grep '^loss ' out | cmp -s - trained || fail "adapters in a folder evaluate to something else"
+# A run that goes on from them knows their model and rank, by its name, too.
+run 0 train tuned.yaml model.path=adapters train.lora.rank=0 train.out=further.safetensors run.name=further
+grep -E '^loss ' out >trained
+run 0 evaluate further
+grep '^loss ' out | cmp -s - trained || fail "a run that began with adapters evaluates to something else"
+mv adapters/adapter_model.safetensors adapters/adapter_model.bin
+run 2 evaluate adapters data.path=letters.txt data.context=16
+has err '^adapters has its adapters in adapter_model.bin, a pickle, .* convert it: python'
 run 2 train tuned.yaml train.out=made/
 has err '^train.out=made/: made is the folder that the model began with'
 run 2 train shapes.yaml train.out=layers/

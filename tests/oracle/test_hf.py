@@ -66,6 +66,7 @@ FAMILIES = {
     "mistral": of_transformers(T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=None)),
     "mistral window": of_transformers(T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=5)),
     "qwen2": of_transformers(T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL)),
+    "qwen2 window": of_transformers(T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL, use_sliding_window=True, sliding_window=5, max_window_layers=0)),
     "qwen3": qwen3,
 }
 
@@ -293,7 +294,7 @@ def check_refusals():
             os.truncate(f"{bad}/{name}", os.path.getsize(f"{bad}/{name}") - 5)
         norm = "model.norm.weight"
         shard = lambda n: f"model-0000{n}-of-0000"
-        refused(folder, broken(pickle), "pytorch_model.bin, a pickle", "save_pretrained")
+        refused(folder, broken(pickle), "pytorch_model.bin, a pickle", "architectures[0]).from_pretrained(p).save_pretrained(p)")
         refused(folder, broken(lambda: os.remove(f"{bad}/model.safetensors")), "has neither model.safetensors nor")
         refused(folder, broken(lambda: os.remove(f"{bad}/config.json")), "cannot find", "config.json", code=3)
         refused(folder, broken(config={"model_type": "mamba"}), 'model_type "mamba" is not supported', "gpt2, llama")

@@ -162,7 +162,9 @@ def check_theirs():
         refusals = {"train.lora.rank=5": "the adapters of", "use_dora": 'the key "use_dora" is not supported',
                     "peft_type": '"peft_type" is supported only as LORA'}
         command("train", f"{folder}/run.yaml", "train.lora.rank=5", code=2)
-        for key, value in (("use_dora", True), ("peft_type", "IA3"), ("bias", "all"), ("r", 0), ("target_modules", "q.*")):
+        text = command("train", f"{folder}/run.yaml", "train.lora.rank=4", f"train.init={folder}/merged", code=2)
+        assert "is no folder of adapters" in text, text
+        for key, value in (("use_dora", True), ("peft_type", "IA3"), ("bias", "all"), ("r", 0), ("target_modules", "q.*"), ("modules_to_save", ["lm_head"]), ("init_lora_weights", "pissa")):
             json.dump({**config, key: value}, open(f"{folder}/theirs/adapter_config.json", "w"))
             text = command("train", f"{folder}/run.yaml", code=2)
             assert key in text and len(text.strip().splitlines()) == 1, text

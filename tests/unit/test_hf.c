@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "harness.h"
 #include "model/hf.h"
+#include "model/lora.h"
 #include "store/st_folder.h"
 #include "support/folder.h"
 
@@ -124,6 +125,69 @@ TEST(hf_configs_are_refused_by_name)
     HAS(refused(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9,"
                       "\"activation_function\":\"mish\"}"),
         "gelu_new");
+}
+
+#define QWEN2                                                                                      \
+    "{\"model_type\":\"qwen2\",\"hidden_size\":24,\"intermediate_size\":44,"                       \
+    "\"num_attention_heads\":6,\"num_hidden_layers\":2,\"vocab_size\":151"
+#define WINDOW ",\"use_sliding_window\":true,\"sliding_window\":5"
+
+/* All blocks have the window, or none; as some have it and others not, the model is refused. */
+TEST(hf_reads_which_blocks_have_a_window)
+{
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"max_window_layers\":0}").window, 5);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"max_window_layers\":2}").window, 0);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW "}").window, 0); /* 28 blocks without */
+    CHECK_EQ(read_config(perm, QWEN2 ",\"sliding_window\":5,\"max_window_layers\":0}").window, 0);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"layer_types\":[\"sliding_attention\","
+                                            "\"sliding_attention\"]}")
+                 .window,
+             5);
+    CHECK_EQ(read_config(perm, QWEN2 WINDOW ",\"max_window_layers\":0,\"layer_types\":["
+                                            "\"full_attention\",\"full_attention\"]}")
+                 .window,
+             0);
+    HAS(refused(perm, QWEN2 WINDOW ",\"max_window_layers\":1}"),
+        "\"max_window_layers\" gives a window to some blocks");
+    HAS(refused(perm, QWEN2 WINDOW ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]}"),
+        "\"layer_types\" gives a window to some blocks");
+    HAS(refused(perm, QWEN2 ",\"layer_types\":[\"linear_attention\"]}"), "kind of attention");
+}
+
+/* PEFT takes a name for all that end so, and a GPT-2 has two that end in c_proj. */
+TEST(lora_names_the_matrices_that_have_adapters_and_no_others)
+{
+    struct model_config c = read_config(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9}");
+    c.lora                = (struct lora_config){
+                       .rank = 2, .alpha = 2, .on = { STR("mlp.c_proj"), STR("c_fc") }, .on_count = 2
+    };
+    struct model_config names = lora_names(&c);
+    struct str          text  = lora_config_write(&names, STR("m"), perm);
+    HAS(str_fmt(perm, "%.*s%c", STR_ARG(text), 0).data,
+        "\"target_modules\": [\"c_fc\", \"mlp.c_proj\"]");
+    c      = read_config(perm, LLAMA "}");
+    c.lora = (struct lora_config){ .rank = 2, .alpha = 2, .on = { STR("self_attn.v_proj") } };
+    c.lora.on_count = 1;
+    names           = lora_names(&c);
+    text            = lora_config_write(&names, STR("m"), perm);
+    HAS(str_fmt(perm, "%.*s%c", STR_ARG(text), 0).data, "\"target_modules\": [\"v_proj\"]");
+}
+
+/* Keys of config.json on the hub, of SmolLM, Qwen2.5, distilgpt2, gpt2-medium and of what older and other programs
+ * saved: those that say nothing about the computation, or nothing as long as they are off. */
+TEST(hf_reads_what_others_say_besides)
+{
+    read_config(perm, LLAMA ",\"is_llama_config\":true,\"rope_interleaved\":false,"
+                            "\"transformers.js_config\":{\"dtype\":\"q4\"}}");
+    read_config(perm, LLAMA ",\"unsloth_fixed\":true,\"unsloth_version\":\"2025.1\","
+                            "\"_attn_implementation_autoset\":true,\"pruned_heads\":{},"
+                            "\"is_encoder_decoder\":false,\"max_length\":20,\"top_p\":1.0}");
+    read_config(perm, QWEN2 ",\"use_mrope\":false}");
+    read_config(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"_num_labels\":1,"
+                      "\"gradient_checkpointing\":false,\"n_special\":0,"
+                      "\"predict_special_tokens\":true,\"output_past\":true}");
+    HAS(refused(perm, LLAMA ",\"rope_interleaved\":true}"), "only as false");
+    HAS(refused(perm, LLAMA ",\"pruned_heads\":{\"0\":[1]}}"), "only as {}");
 }
 
 struct collected {

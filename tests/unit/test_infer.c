@@ -211,6 +211,26 @@ TEST(a_generation_config_names_ends_and_how_to_draw)
               "g: \"top_p\" should be a number from 0 to 1");
 }
 
+TEST(a_folder_without_generation_config_is_asked_elsewhere)
+{
+    struct str               own = folder_new(perm), base = folder_new(perm);
+    struct generation_config c;
+    struct err               err = { 0 };
+    CHECK(!generation_config_read(os_real(), own, base, *perm, &c, &err));
+    CHECK_EQ(c.end_count, 0);
+    folder_put(perm, base, "config.json", STR("{\"eos_token_id\":5,\"model_type\":\"gpt2\"}"));
+    CHECK(!generation_config_read(os_real(), base, base, *perm, &c, &err));
+    CHECK(c.end_count == 1 && c.ends[0] == 5);
+    folder_put(perm, base, "generation_config.json", STR("{\"eos_token_id\":6}"));
+    CHECK(!generation_config_read(os_real(), own, base, *perm, &c, &err));
+    CHECK(c.end_count == 1 && c.ends[0] == 6);
+    folder_put(perm, own, "generation_config.json", STR("{\"eos_token_id\":[7,8]}"));
+    CHECK(!generation_config_read(os_real(), own, base, *perm, &c, &err));
+    CHECK(c.end_count == 2 && c.ends[1] == 8);
+    CHECK(!generation_config_read(os_real(), STR(""), STR(""), *perm, &c, &err));
+    CHECK_EQ(c.end_count, 0);
+}
+
 TEST(prompts_are_texts_lines_or_conversations)
 {
     struct str file = folder_put(

@@ -17,7 +17,7 @@ static struct str words_of(struct arena *perm, enum presplit p, const u8 *classe
     return textbuf_str(&b);
 }
 
-TEST(words_are_cut_as_gpt2_llama3_and_qwen2_cut_them)
+TEST(words_are_cut_as_gpt2_llama3_qwen2_and_smollm_cut_them)
 {
     static const struct {
         enum presplit p;
@@ -35,6 +35,8 @@ TEST(words_are_cut_as_gpt2_llama3_and_qwen2_cut_them)
         { PRESPLIT_LLAMA3, "\tx \xC5\xBF'\xC5\xBFx", "\tx| \xC5\xBF|'\xC5\xBF|x" },
         { PRESPLIT_LLAMA3, "\nx", "\n|x" },
         { PRESPLIT_QWEN2, "12 x'LLy", "1|2| x|'LL|y" },
+        { PRESPLIT_SMOLLM, "a 12  3 b1's\n4.5", "a| |1|2|  |3| b|1|'s|\n|4|.|5" },
+        { PRESPLIT_SMOLLM, "  x \xE2\x85\xA3 don't  ", " | x| |\xE2\x85\xA3| don|'t|  " },
     };
     const u8 *classes = char_classes(perm);
     for (i64 i = 0; i < COUNT_OF(rows); i++)
