@@ -176,7 +176,8 @@ static f64 muon_step(const struct attrs *at, const struct tensor *in, f64 by, u6
  * max |b s^2 + c s^4| u = 2.8 u, twice where there are two. What follows leaves an error as it is, or enlarges it at
  * most as all five iterations do one of X before the first: that is measured here, as the farthest of some random
  * errors of the gradient and the momentum. Elements are rounded independently, so norms add up by squares. If the naive
- * kernel rounds too, its own distance comes on top, by squares as well. */
+ * kernel rounds too, its own distance comes on top, by squares as well. A norm of n such numbers differs from its root
+ * mean square by 1 / sqrt(2 n) of it (chi's deviation): three of these for the side x side numbers of A and B. */
 f64 near_allowed_muon(const struct attrs *at, const struct tensor *in, enum dtype kind,
                       struct arena scratch)
 {
@@ -196,7 +197,9 @@ f64 near_allowed_muon(const struct attrs *at, const struct tensor *in, enum dtyp
     for (u64 i = 0; i < (count > LARGE ? DRAWS_LARGE : DRAWS); i++)
         most = fmax(most, muon_step(at, in, u, i, exact, other, scratch));
     f64 both = roundoff(at->dtype) >= u ? roundoff(at->dtype) / u : 0;
-    f64 off  = roundings * fmax(u * sqrt(step), most) * sqrt(1 + both * both);
+    f64 side = (f64)MIN(shape_last(in[0].type.shape), count / shape_last(in[0].type.shape));
+    f64 few  = 1 + 3 / (sqrt(2) * side);
+    f64 off  = roundings * few * fmax(u * sqrt(step), most) * sqrt(1 + both * both);
     return size > 0 ? off / sqrt(size) + 16 * 0x1p-24 : 0;
 }
 

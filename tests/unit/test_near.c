@@ -134,7 +134,7 @@ TEST(muon_in_a_low_type_is_forgiven_its_roundings_and_no_more)
         f64 part = low == DT_BF16 ? 0.2 : 0.025;
         for (i64 k = 0; k < z[0] * z[1]; k++) far[k] = want[k] + (want[k] - from[k]) * (f32)part;
         CHECK(near_distance(got, want, c.in[0].type, 0) <= may);
-        if (i / 2) /* a small matrix may have any condition */
+        if (i / 2 > 1) /* a small matrix may have any condition */
             CHECK(near_distance(far, want, c.in[0].type, 0) > may);
     }
 }
