@@ -9,7 +9,8 @@
  * has reported. So a late thread can never mix two jobs, whatever it saw before.
  * Whoever finds nothing to do spins a little, then sleeps; the flag "I sleep" and the counter it
  * sleeps on are written and read in opposite order on the two sides, all sequentially
- * consistent, so a wake-up cannot be lost. */
+ * consistent, so a wake-up cannot be lost. Both are written by an exchange: qemu 7.2 lets a load pass a plain store of
+ * aarch64 that it should not pass, and on x86-64 the two are the same instruction. */
 #include "base/pool.h"
 #include "base/os_int.h"
 #include <pthread.h>
@@ -116,7 +117,7 @@ static void sleep_until_work(struct pool *p, i64 seen)
 static void sleep_until_done(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    atomic_store(&p->caller_asleep, true);
+    atomic_exchange(&p->caller_asleep, true);
     while (atomic_load(&p->unfinished) != 0) pthread_cond_wait(&p->work_done, &p->lock);
     atomic_store(&p->caller_asleep, false);
     pthread_mutex_unlock(&p->lock);
@@ -136,7 +137,7 @@ static void *worker_main(void *argument)
 /* Publishes a new value of `posted` and wakes as many sleepers as can be useful. */
 static void announce(struct pool *p, i64 posted, i64 wanted)
 {
-    atomic_store(&p->posted, posted);
+    atomic_exchange(&p->posted, posted);
     if (atomic_load(&p->workers_asleep) == 0) return;
     pthread_mutex_lock(&p->lock);
     i64 wake = MIN(wanted, atomic_load(&p->workers_asleep));
