@@ -64,9 +64,16 @@ static enum status begin_ranks(struct cli *c, struct request *r, struct config *
     return several_agree(*out, st ? st : met, err); /* without the others: as it is */
 }
 
-static enum status end_ranks(struct cli *c, struct ranks *ranks, enum status st)
+/* Everything is printed before the ranks part: a launcher ends all of them as soon as one has ended with another code
+ * than 0, and rank 0 would take with it what it had not written yet. */
+static enum status end_ranks(struct cli *c, struct ranks *ranks, enum status st, struct err *err)
 {
     if (ranks && several_speaks(c->os, ranks)) say_nothing(c->say, false);
+    if (ranks && st && err->text[0]) {
+        say_error(c->say, err, *c->perm);
+        err->text[0] = 0;
+    }
+    say_flush(c->say);
     several_close(ranks);
     return st;
 }
@@ -83,7 +90,7 @@ enum status command_train(struct cli *c, struct err *err)
     struct ranks        *ranks;
     if (several_announced(c->os).meets) return start_rank(c, err);
     enum status st = begin_ranks(c, r, &config, &ranks, err);
-    if (st) return end_ranks(c, ranks, st);
+    if (st) return end_ranks(c, ranks, st, err);
     shown.every    = config->settings.train.log_every;
     shown.chat     = str_eq(config->settings.data.kind, STR("chat"));
     profile.config = &config->settings.profile;
@@ -95,5 +102,5 @@ enum status command_train(struct cli *c, struct err *err)
         st = job_train(&job, &profiled, &result, err);
         st = out_folder_write(c->os, result.out, st, c->perm, err);
     }
-    return end_ranks(c, ranks, st);
+    return end_ranks(c, ranks, st, err);
 }

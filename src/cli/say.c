@@ -271,7 +271,7 @@ i64 say_columns(const struct say *s, i64 most)
 
 /* Results are buffered and messages are not: where both go to one file, a message shall stand behind the results that
  * were before it, and on a line of its own. */
-static void flush_results(struct say *s)
+void say_flush(struct say *s)
 {
     errno = 0;
     if (fflush(s->results) && !s->failed) s->failed = errno;
@@ -280,7 +280,7 @@ static void flush_results(struct say *s)
 void say_message(struct say *s, const char *format, ...)
 {
     va_list args;
-    flush_results(s);
+    say_flush(s);
     end_line(s);
     va_start(args, format);
     print(s->messages, s->live ? s->columns : 0, format, args);
@@ -290,7 +290,7 @@ void say_message(struct say *s, const char *format, ...)
 void say_live(struct say *s, struct str line)
 {
     ASSERT(s->live);
-    flush_results(s);
+    say_flush(s);
     int width = (int)MIN(line.len, MAX(s->columns - 1, 1)); /* the last column would wrap */
     fprintf(s->messages, "\r%.*s\033[K", width, line.data);
     fflush(s->messages);
@@ -310,7 +310,7 @@ void say_error(struct say *s, const struct err *err, struct arena scratch)
 enum status say_close(struct say *s, struct err *err)
 {
     end_line(s);
-    flush_results(s);
+    say_flush(s);
     if (!s->failed && !ferror(s->results)) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "stdout: %s",
                    s->failed ? strerror(s->failed) : "incomplete write");
@@ -356,7 +356,7 @@ void say_line(struct say *s, struct textbuf *b)
     textbuf_fmt(b, "\n");
     say_text(s, textbuf_str(b));
     /* Whoever reads us line by line should not wait for a full buffer. */
-    flush_results(s);
+    say_flush(s);
 }
 
 struct str text_si(struct arena *perm, f64 value)

@@ -30,6 +30,7 @@ void say_wrapped(struct say *s, struct str text);
 i64  say_columns(const struct say *s, i64 most); /* of the terminal that shows results */
 /* A result behind a label of 12 columns; broken at spaces where it is wider than the terminal. */
 void say_labelled(struct say *s, const char *label, struct str text);
+void say_flush(struct say *s); /* results so far are written, not only kept to be */
 void say_message(struct say *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void say_live(struct say *s, struct str line); /* replaces the line that stands; not plain */
 void say_error(struct say *s, const struct err *err, struct arena scratch);

@@ -9,7 +9,7 @@ command -v python3 >/dev/null || exit 77
 { printf '\0\0\010\001\0\0\352\140'; python3 -c 'print("\0\1\2\3" * 15000, end="")'; } >labels
 cat >run.yaml <<END
 data: {kind: idx, path: images, labels: labels, held_out: 0}
-model: {layers: [flatten, {dense: 256}, batchnorm, relu, {dropout: 0.1}, {dense: 256}, relu, {dense: 256}, batchnorm, relu, {dense: 4}]}
+model: {layers: [flatten, {dense: 400}, batchnorm, relu, {dropout: 0.1}, {dense: 400}, relu, {dense: 400}, batchnorm, relu, {dense: 4}]}
 train: {steps: 3, batch: 20000, optimiser: sgd, lr: 0.01, log_every: 1, device: cpu}
 END
 now() { echo "${EPOCHREALTIME/./}"; } # microseconds
