@@ -140,7 +140,7 @@ for shard in state all; do
 done
 
 # A signal to one rank: all save their parts, and end with the same bits when they are started again. Rank 0 writes to files of its own:
-# Open MPI may drop what a rank has printed when another one ends with 4.
+# once nothing of it came through Open MPI's mpirun when another rank ended with 4, and why is not known.
 cat >each <<'EACH'
 #!/bin/bash
 [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && exec >out 2>err
